@@ -1,0 +1,77 @@
+"""Aggregates: the coefficient of every element in the objective, kept apart from its weight.
+
+With S sequences of |o_i| valid elements each (arXiv:2402.03300, 2503.14476, 2503.20783):
+
+    token_mean    1 / sum_i |o_i|      DAPO, PPO
+    seq_mean      1 / (S |o_i|)        GRPO
+    seq_sum       1 / S                REINFORCE as written, RLOO
+    fixed_length  1 / (S L)            Dr. GRPO, L a constant
+
+Denominators are those of one optimiser step, so that micro-batches add up exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from redline.algorithms.core.types import Array, Denominators, Namespace
+
+Kind = Literal["token_mean", "seq_mean", "seq_sum", "fixed_length"]
+
+
+def denominators(xp: Namespace, mask: Array) -> Denominators:
+    """Counts of one optimiser step: valid elements, and rows with at least one."""
+    rows = xp.any(mask, axis=-1) if mask.ndim > 1 else mask
+    return Denominators(
+        int(xp.count_nonzero(mask)),
+        int(xp.count_nonzero(rows)),
+    )
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """mask -> coefficient per element.
+
+    Attributes:
+        kind: One of the four rules above.
+        length: L of "fixed_length", in elements.
+
+    Raises:
+        ValueError: "fixed_length" without a positive length.
+    """
+
+    kind: Kind = "token_mean"
+    length: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind == "fixed_length" and (self.length is None or self.length < 1):
+            raise ValueError(f"fixed_length needs a length of at least 1, got {self.length}")
+
+    @property
+    def level(self) -> Literal["token", "sequence"]:
+        """Unit of the method; "sequence" when rows must be whole episodes."""
+        return "token" if self.kind == "token_mean" else "sequence"
+
+    def coefficient(
+        self, xp: Namespace, *, mask: Array, like: Array, counts: Denominators
+    ) -> Array:
+        """Coefficients shaped like `mask`, 0 where it is False.
+
+        Args:
+            xp: Array namespace.
+            mask: [B, T], or [N] for "token_mean".
+            like: An array of the wanted floating type.
+            counts: Denominators of the whole optimiser step.
+        """
+        zeros = xp.zeros_like(like)
+        if self.kind == "token_mean":
+            return xp.where(mask, xp.full_like(like, 1.0 / max(1, counts.elements)), zeros)
+        per_sequence = xp.full_like(like, 1.0 / max(1, counts.sequences))
+        if self.kind == "fixed_length":
+            assert self.length is not None
+            per_sequence = per_sequence / self.length
+        if self.kind == "seq_mean":
+            length = xp.sum(xp.astype(mask, like.dtype), axis=-1, keepdims=True)
+            per_sequence = per_sequence / xp.maximum(length, xp.ones_like(length))
+        return xp.where(mask, per_sequence, zeros)

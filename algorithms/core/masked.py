@@ -1,0 +1,56 @@
+"""Statistics over the elements that count. Masked entries never matter, whatever they hold."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from redline.algorithms.core.types import Array, Namespace
+
+# Below this relative spread the differences are rounding of equal numbers, not a signal.
+_ROUNDING = 1e-6
+
+
+def require_same_shape(**arrays: Array) -> None:
+    """Refuse arrays that would broadcast silently, such as (N,) against (N, 1).
+
+    Raises:
+        ValueError: Two shapes differ; the message names them.
+    """
+    shapes = {name: tuple(array.shape) for name, array in arrays.items()}
+    if len(set(shapes.values())) > 1:
+        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ValueError(f"these arrays must have one shape, got {listed}")
+
+
+def masked_mean(xp: Namespace, value: Array, mask: Array) -> Array:
+    """Mean of `value` over `mask`; 0 when nothing counts."""
+    count = xp.sum(xp.astype(mask, value.dtype))
+    total = xp.sum(xp.where(mask, value, xp.zeros_like(value)))
+    return total / xp.maximum(count, xp.ones_like(count))
+
+
+def standardise(value: Array, mask: Array | None = None, eps: float = 1e-8) -> Array:
+    """(x - mean) / (std + eps) over the masked elements of a numpy array, 0 elsewhere.
+
+    std is the sample standard deviation (n - 1), as torch and SB3 use it. A single element has
+    no spread and is returned as it is; equal elements give exactly 0.
+
+    Args:
+        value: Any shape.
+        mask: Same shape, None when every element counts.
+        eps: Added to the standard deviation.
+    """
+    if mask is not None:
+        result = np.zeros_like(value)
+        result[mask] = standardise(value[mask], eps=eps)
+        return result
+    flat = value.ravel()
+    if flat.size <= 1:
+        return value
+    centred = flat - flat.sum() / flat.size
+    std = math.sqrt(float(centred @ centred) / (flat.size - 1))
+    if std <= _ROUNDING * float(abs(flat).max()):
+        return np.zeros_like(value)
+    return (centred / (std + eps)).reshape(value.shape)

@@ -1,0 +1,98 @@
+"""The objective of one update: surrogate, bounds, aggregate and penalties put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from redline.algorithms.core.aggregation import Aggregate, denominators
+from redline.algorithms.core.masked import standardise
+from redline.algorithms.core.penalties import Penalties, kl_weight
+from redline.algorithms.core.surrogates import Bounds, Surrogate, Weights
+from redline.algorithms.core.types import Array, Batch, Policy
+
+
+@dataclass(frozen=True)
+class Objective:
+    """sum coefficient * objective(r, A) + entropy bonus - KL penalty, for one optimiser step.
+
+    Attributes:
+        surrogate: Weights on grad log pi.
+        aggregate: Coefficients.
+        penalties: Entropy and reference KL.
+        bounds: (lo, hi) in force on the ratio, None for methods without a clip.
+        standardise: Standardise the advantages of every optimiser step.
+    """
+
+    surrogate: Surrogate
+    aggregate: Aggregate
+    penalties: Penalties
+    bounds: Bounds | None
+    standardise: bool
+
+    def prepare(self, batch: Batch) -> Batch:
+        """The batch of one optimiser step with its advantages standardised, where asked for."""
+        if not self.standardise:
+            return batch
+        if isinstance(batch.advantage, np.ndarray):
+            whole = batch.mask if batch.mask.ndim > 1 else None
+            return batch.with_advantage(standardise(batch.advantage, whole))
+        advantage = batch.advantage
+        host = standardise(advantage.cpu().numpy(), batch.mask.cpu().numpy())
+        return batch.with_advantage(advantage.new_tensor(host))
+
+    def coefficient(self, policy: Policy, batch: Batch) -> Array:
+        """The aggregate's coefficient per element; the batch is a whole optimiser step."""
+        counts = denominators(policy.xp, batch.mask)
+        return self.aggregate.coefficient(
+            policy.xp, mask=batch.mask, like=batch.old_log_prob, counts=counts
+        )
+
+    def weights(self, policy: Policy, batch: Batch, log_prob: Array) -> Weights:
+        """The surrogate's weights at `log_prob`."""
+        return self.surrogate.weights(
+            policy.xp,
+            log_prob=log_prob,
+            old_log_prob=batch.old_log_prob,
+            advantage=batch.advantage,
+            mask=batch.mask,
+            bounds=self.bounds,
+        )
+
+    def gradient(
+        self, policy: Policy, batch: Batch, record: Callable[[Weights, Array], None] | None = None
+    ) -> None:
+        """Fill the policy's gradient buffer; `record` sees (weights, log_prob) of the pass."""
+        coefficient = self.coefficient(policy, batch)
+
+        def weigh(log_prob: Array) -> Array:
+            weights = self.weights(policy, batch, log_prob)
+            if record is not None:
+                record(weights, log_prob)
+            w = weights.w
+            if self.penalties.kl:
+                pull = kl_weight(
+                    policy.xp,
+                    self.penalties.estimator,
+                    log_prob=log_prob,
+                    anchor_log_prob=batch.anchor_log_prob,
+                )
+                w = w - self.penalties.kl * policy.xp.where(batch.mask, pull, pull * 0.0)
+            return coefficient * w
+
+        bonus = self.penalties.entropy
+        policy.gradient(batch, weigh, entropy=coefficient * bonus if bonus else None)
+
+    def value(self, policy: Policy, batch: Batch, log_prob: Array) -> float:
+        """sum coefficient * objective: what a line search compares (penalties left out)."""
+        per_element = self.surrogate.objective(
+            policy.xp,
+            log_prob=log_prob,
+            old_log_prob=batch.old_log_prob,
+            advantage=batch.advantage,
+            mask=batch.mask,
+            bounds=self.bounds,
+        )
+        return float(policy.xp.sum(self.coefficient(policy, batch) * per_element))

@@ -1,0 +1,110 @@
+"""What one update did, in the vocabulary shared by both tracks.
+
+Two moments are told apart. Pooled over every optimiser step, as the optimiser saw it:
+clip_fraction (gradient removed by the method's own clip), approx_kl, loss, grad_norm. After the
+update, on the whole batch, comparable between all methods: kl, ratio_*, outside_band,
+expected_gain, entropy.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from redline.algorithms.core.surrogates import Weights
+from redline.algorithms.core.types import Array, Batch, Evaluation, Metrics
+
+# Fixed for every method, so that "outside" means the same for all of them.
+BAND = (0.8, 1.2)
+_QUANTILES = (1, 5, 50, 90, 95, 99)
+
+
+def host(value: Array) -> np.ndarray:
+    """A numpy view or copy of an array that may lie on another device."""
+    if isinstance(value, np.ndarray):
+        return value
+    return np.asarray(value.detach().float().cpu().numpy())
+
+
+class Recorder:
+    """Collects what the optimiser saw and condenses it once per update."""
+
+    def __init__(self) -> None:
+        self._log_ratio: list[Array] = []
+        self._removed: list[Array] = []
+        self._positive: list[Array] = []
+        self.grad_norm: list[float] = []
+
+    def record(self, batch: Batch, weights: Weights, log_prob: Array) -> None:
+        """Note one forward pass."""
+        log_ratio, removed, positive = (
+            log_prob - batch.old_log_prob,
+            ~weights.keep,
+            batch.advantage > 0,
+        )
+        if batch.mask.ndim > 1:
+            log_ratio, removed, positive = (
+                part[batch.mask] for part in (log_ratio, removed, positive)
+            )
+        self._log_ratio.append(log_ratio)
+        self._removed.append(removed)
+        self._positive.append(positive)
+
+    def metrics(self) -> Metrics:
+        """Shares and means over all valid elements of all passes."""
+        log_ratio = np.concatenate([host(part) for part in self._log_ratio]).astype(np.float64)
+        removed = np.concatenate([host(part) for part in self._removed]) != 0
+        positive = np.concatenate([host(part) for part in self._positive]) != 0
+        count = max(1, log_ratio.size)
+        high = np.count_nonzero(removed & positive) / count
+        total = np.count_nonzero(removed) / count
+        return {
+            "train/approx_kl": float(np.mean(np.expm1(log_ratio) - log_ratio)),
+            "train/clip_fraction": total,
+            "train/clip_fraction_high": high,
+            "train/clip_fraction_low": total - high,
+            "train/grad_norm": float(np.mean(self.grad_norm)) if self.grad_norm else 0.0,
+        }
+
+
+def approx_kl(log_ratio: Array) -> float:
+    """k3 = mean(e^x - 1 - x) over the elements, x = log pi - log pi_old; never negative."""
+    x = host(log_ratio).astype(np.float64)
+    return float(np.mean(np.expm1(x) - x)) if x.size else 0.0
+
+
+def after_update(batch: Batch, evaluation: Evaluation, kl: Array) -> Metrics:
+    """Ratio, KL and gain of the new policy against the old one over the whole batch.
+
+    Args:
+        batch: The update's batch, before any standardisation.
+        evaluation: The new policy on it.
+        kl: Exact KL(old||new) per element.
+    """
+    mask = host(batch.mask) != 0
+    log_ratio = host(evaluation.log_prob - batch.old_log_prob)[mask].astype(np.float64)
+    advantage = host(batch.advantage)[mask].astype(np.float64)
+    divergence = host(kl)[mask]
+    ratio = np.exp(np.minimum(log_ratio, 700.0))
+    outside = np.count_nonzero(ratio < BAND[0]) + np.count_nonzero(ratio > BAND[1])
+    metrics = {
+        "train/kl": float(divergence.mean()),
+        "train/kl_max": float(divergence.max()),
+        "train/outside_band": outside / ratio.size,
+        "train/ratio_mean": float(ratio.mean()),
+        "train/ratio_std": float(ratio.std()),
+        "train/ratio_max": float(ratio.max()),
+        "train/expected_gain": float(ratio @ advantage / ratio.size),
+        "train/advantage_mean": float(advantage.mean()),
+        "train/advantage_std": float(advantage.std()),
+        "train/entropy": float(host(evaluation.entropy)[mask].mean()),
+    }
+    for q, value in zip(_QUANTILES, np.percentile(ratio, _QUANTILES), strict=True):
+        metrics[f"train/ratio_p{q}"] = float(value)
+    return metrics
+
+
+def explained_variance(*, value: Array, returns: Array, mask: Array) -> float:
+    """1 - Var(returns - V) / Var(returns) over the mask; nan where the returns do not vary."""
+    target = returns[mask]
+    variance = float(target.var())
+    return 1.0 - float((target - value[mask]).var()) / variance if variance > 0 else float("nan")

@@ -1,0 +1,160 @@
+"""Command line and suites to resolved settings: one parser for both."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from redline.benchmark.config import Resolved, RunConfig, check, flat_fields, replace_fields
+from redline.benchmark.errors import BadInput, unknown
+from redline.benchmark.presets import preset
+
+
+def to_arguments(settings: Mapping[str, Any]) -> list[str]:
+    """A mapping of dotted names, as in a suite, as command-line arguments."""
+    arguments: list[str] = []
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            arguments += to_arguments({f"{key}.{inner}": item for inner, item in value.items()})
+        elif isinstance(value, bool):
+            head, _, name = key.rpartition(".")
+            flag = name if value else f"no-{name}"
+            arguments.append(f"--{head}.{flag}" if head else f"--{flag}")
+        elif isinstance(value, list | tuple):
+            arguments += [f"--{key}", *map(str, value)]
+        else:
+            arguments += [f"--{key}", str(value)]
+    return arguments
+
+
+def option(arguments: Sequence[str], name: str) -> list[str]:
+    """Values of an option, read before the parser that depends on it can be built."""
+    found: list[str] = []
+    for i, argument in enumerate(arguments):
+        head, equals, rest = argument.partition("=")
+        if head.replace("_", "-") != f"--{name}":
+            continue
+        if equals:
+            found.append(rest)
+        else:
+            for value in arguments[i + 1 :]:
+                if value.startswith("--"):
+                    break
+                found.append(value)
+    return found
+
+
+def resolve(algo: str, arguments: Sequence[str], prog: str = "redline run") -> Resolved:
+    """Settings of one run: recipe defaults, then the preset of the task's family, then arguments.
+
+    Raises:
+        BadInput: Unknown algorithm, flag or task, or a value out of range.
+        SystemExit: A value that does not parse (2), or --help (0); tyro prints what it expected.
+    """
+    from redline.algorithms import registry
+
+    try:
+        for path in option(arguments, "plugin"):
+            registry.load_plugin(path)
+        recipe = registry.get(algo)
+    except (registry.UnknownAlgorithm, registry.PluginError) as error:
+        raise BadInput(str(error)) from error
+    tasks = option(arguments, "task")
+    wants_help = any(argument in ("-h", "--help") for argument in arguments)
+    if not tasks and not wants_help:
+        raise BadInput(f"{prog} {algo} needs --task, for example --task CartPole-v1")
+    task = tasks[-1] if tasks else "CartPole-v1"
+    run, settings = _with_preset(algo, task, RunConfig(task=task), recipe())
+    _check_flags(arguments, run, settings)
+    parsed_run, parsed = _parse(arguments, run, settings, f"{prog} {algo}")
+    resolved = Resolved(algo, parsed, parsed_run, _overrides((run, settings), (parsed_run, parsed)))
+    check(resolved)
+    return resolved
+
+
+def from_record(data: Mapping[str, Any]) -> Resolved:
+    """Settings back from run.json.
+
+    Raises:
+        BadInput: The algorithm is not there any more (a plugin, perhaps).
+    """
+    from redline.algorithms import registry
+
+    try:
+        for path in data["run"]["plugin"]:
+            registry.load_plugin(path)
+        recipe = registry.get(data["algo"])
+    except (registry.UnknownAlgorithm, registry.PluginError) as error:
+        raise BadInput(str(error)) from error
+    run = replace_fields(RunConfig(task=data["run"]["task"]), data["run"])
+    run = dataclasses.replace(
+        run, out=Path(run.out) if run.out else None, plugin=tuple(map(Path, run.plugin))
+    )
+    return Resolved(data["algo"], replace_fields(recipe(), data["recipe"]), run, data["overrides"])
+
+
+def _with_preset(algo: str, task: str, run: RunConfig, recipe: Any) -> tuple[RunConfig, Any]:
+    of_run = {field.name for field in dataclasses.fields(RunConfig)}
+    values = preset(algo, task)
+    run = replace_fields(run, {k: v for k, v in values.items() if k in of_run})
+    return run, replace_fields(recipe, {k: v for k, v in values.items() if k not in of_run})
+
+
+def _parse(
+    arguments: Sequence[str], run: RunConfig, recipe: Any, prog: str
+) -> tuple[RunConfig, Any]:
+    import tyro
+
+    flat = tyro.conf.arg(name="")
+    both = dataclasses.make_dataclass(
+        "Settings",
+        [
+            ("run", Annotated[RunConfig, flat], dataclasses.field(default=run)),
+            ("recipe", Annotated[type(recipe), flat], dataclasses.field(default=recipe)),
+        ],
+        frozen=True,
+    )
+    description = (type(recipe).__doc__ or "").partition("\n")[0]
+    parsed: Any = tyro.cli(both, args=list(arguments), prog=prog, description=description)
+    return parsed.run, parsed.recipe
+
+
+def _check_flags(arguments: Sequence[str], run: RunConfig, recipe: Any) -> None:
+    """Refuse an unknown flag with the nearest ones."""
+    known = {"help"}
+    for name, value in {**flat_fields(run), **flat_fields(recipe)}.items():
+        known.add(name)
+        if isinstance(value, bool):
+            head, dot, last = name.rpartition(".")
+            known.add(f"{head}{dot}no_{last}")
+    for argument in arguments:
+        if argument.startswith("--"):
+            name = argument[2:].partition("=")[0].replace("-", "_")
+            if name not in known:
+                raise unknown("flag", f"--{name.replace('_', '-')}", _as_flags(known))
+
+
+def _as_flags(names: set[str]) -> list[str]:
+    return [f"--{name.replace('_', '-')}" for name in names]
+
+
+def _overrides(before: tuple[Any, Any], after: tuple[Any, Any]) -> dict[str, Any]:
+    """What the user changed, except what the run's path already says."""
+    unnamed = {"task", "seed", "steps", "out", "overwrite", "tensorboard", "plugin"}
+    unnamed |= {"evals", "eval_episodes"}
+    changed: dict[str, Any] = {}
+    for old, new in zip(before, after, strict=True):
+        base = flat_fields(old)
+        for name, value in flat_fields(new).items():
+            if value != base[name] and name not in unnamed:
+                changed[name] = list(value) if isinstance(value, tuple) else value
+    return changed
+
+
+def fail(error: BadInput) -> int:
+    """Print the sentence; exit code of bad input."""
+    print(f"redline: {error}", file=sys.stderr)
+    return 2

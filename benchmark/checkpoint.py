@@ -1,0 +1,68 @@
+"""Checkpoints: written to a temporary file, then renamed; read without executing code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FORMAT = 1
+NAME = "checkpoint.pt"
+
+
+def _to_tensors(value: Any) -> Any:
+    """numpy arrays as tensors: torch.load(weights_only=True) refuses the former."""
+    import torch
+
+    if isinstance(value, np.ndarray | np.generic):
+        return torch.as_tensor(np.array(value))
+    if isinstance(value, Mapping):
+        return {key: _to_tensors(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_to_tensors(item) for item in value]
+    return value
+
+
+def to_numpy(value: Any) -> Any:
+    """Tensors as numpy arrays, recursively."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return value.numpy()
+    if isinstance(value, Mapping):
+        return {key: to_numpy(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [to_numpy(item) for item in value]
+    return value
+
+
+def save(folder: Path, state: Mapping[str, Any]) -> None:
+    """Write `folder`/checkpoint.pt; a reader sees the old file or the new one, never a part."""
+    import torch
+
+    temporary = folder / f".{NAME}.tmp"
+    with temporary.open("wb") as file:
+        torch.save(_to_tensors({"format": FORMAT, **state}), file)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(folder / NAME)
+
+
+def load(folder: Path) -> dict[str, Any]:
+    """The state that `save` wrote, arrays as numpy.
+
+    Raises:
+        FileNotFoundError: No checkpoint there.
+        ValueError: Written by a newer version of Redline.
+    """
+    import torch
+
+    state = to_numpy(torch.load(folder / NAME, map_location="cpu", weights_only=True))
+    if state["format"] > FORMAT:
+        raise ValueError(
+            f"{folder / NAME} has format {state['format']}, this version reads {FORMAT}"
+        )
+    return dict(state)

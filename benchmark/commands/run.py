@@ -1,0 +1,60 @@
+"""`redline run`: train one run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from redline.benchmark.arguments import resolve
+from redline.benchmark.config import Resolved
+from redline.benchmark.errors import BadInput
+from redline.benchmark.runs import is_done, run_path
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Train one run and print where it lies and how it did."""
+    if not arguments or arguments[0].startswith("-"):
+        from redline.algorithms import registry
+
+        if arguments and arguments[0] not in ("-h", "--help"):
+            raise BadInput("say the algorithm first: redline run ALGO --task TASK")
+        print("usage: redline run ALGO --task TASK [settings]")
+        print(
+            f"ALGO is one of {', '.join(registry.names())}; `redline run ppo --help` lists settings"
+        )
+        return 0
+    resolved = resolve(arguments[0], arguments[1:])
+    folder = resolved.run.out or run_path(Path("results") / "run", resolved)
+    if not resolved.run.overwrite and is_done(folder, resolved):
+        print(f"{folder} is complete already; --overwrite trains it again")
+        return 0
+    last = _train(resolved, folder)
+    for name, value in last.items():
+        print(f"{name} {value:.1f}")
+    print(f"run: {folder}")
+    return 0
+
+
+def _train(resolved: Resolved, folder: Path) -> dict[str, float]:
+    from redline.benchmark.train import train
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[last]}"),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        title = f"{resolved.algo} {resolved.run.task}"
+        task = bar.add_task(title, total=resolved.run.steps, last="")
+
+        def report(step: int, last: Mapping[str, float]) -> None:
+            name, value = next(iter(last.items()))
+            bar.update(task, completed=step, last=f"{name} {value:.1f}")
+
+        return train(resolved, folder, report)

@@ -1,0 +1,237 @@
+"""Settings of a run: what the user may say, resolved to one record with a hash."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import tyro
+
+from redline.benchmark.errors import BadInput, unknown
+
+T = TypeVar("T")
+
+
+def count(text: str) -> int:
+    """A whole number, also written 1e6.
+
+    Raises:
+        ValueError: Not a whole number.
+    """
+    value = float(text.replace("_", ""))
+    if value != int(value):
+        raise ValueError(f"expected a whole number, got {text}")
+    return int(value)
+
+
+Count = Annotated[
+    int,
+    tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=lambda args: count(args[0]),
+        is_instance=lambda instance: isinstance(instance, int),
+        str_from_instance=lambda instance: [str(instance)],
+    ),
+]
+
+# They say where and how a run is written or found, not what is computed.
+_NOT_HASHED = ("out", "overwrite", "tensorboard", "plugin")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Settings of a run that belong to no algorithm.
+
+    Attributes:
+        task: Gymnasium id, also `pkg.module:Env-v0`.
+        seed: Seeds 0.. are for reports, 1000.. for tuning.
+        steps: Environment steps.
+        out: Folder of this run; None: results/run/<task>/<algo>/seed=<seed>.
+        overwrite: Replace a run that is there already.
+        evals: Evaluations after the one at step 0, evenly spaced, the last at the end.
+        eval_episodes: Episodes per evaluation, each from its own fixed seed.
+        n_envs: Environments side by side.
+        vectorization: "list" (a loop, fastest for cheap tasks), "sync" (SyncVectorEnv) or "vector"
+            (the task's own vector environment).
+        policy: "mlp" (numpy, fastest on a CPU) or "torch" (autograd, any device).
+        device: Device of the torch policy and critic.
+        hidden: Widths of the hidden layers of policy and critic.
+        activation: Of the hidden layers.
+        log_std_init: Initial log standard deviation on Box actions.
+        normalize_observation: Running mean and std, frozen at evaluation.
+        normalize_reward: Divide rewards by the running std of the discounted return.
+        tensorboard: Write TensorBoard events beside metrics.jsonl.
+        plugin: Python files that register more algorithms.
+    """
+
+    task: str
+    seed: Count = 0
+    steps: Count = 100_000
+    out: Path | None = None
+    overwrite: bool = False
+    evals: Count = 10
+    eval_episodes: Count = 20
+    n_envs: Count = 8
+    vectorization: Literal["list", "sync", "vector"] = "list"
+    policy: Literal["mlp", "torch"] = "mlp"
+    device: str = "cpu"
+    hidden: tuple[int, ...] = (64, 64)
+    activation: Literal["tanh", "relu"] = "tanh"
+    log_std_init: float = 0.0
+    normalize_observation: bool = False
+    normalize_reward: bool = False
+    tensorboard: bool = True
+    plugin: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A run with every setting known.
+
+    Attributes:
+        algo: Name of the recipe.
+        recipe: Its settings.
+        run: The other settings.
+        overrides: What differs from the preset, as dotted names; part of the run's name.
+    """
+
+    algo: str
+    recipe: Any
+    run: RunConfig
+    overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data: what run.json holds."""
+        run = json_ready(dataclasses.asdict(self.run))
+        recipe = json_ready(dataclasses.asdict(self.recipe))
+        return {"algo": self.algo, "recipe": recipe, "run": run}
+
+    @property
+    def hash(self) -> str:
+        """Identity of what is computed: equal settings give equal hashes."""
+        data = self.to_json()
+        for name in _NOT_HASHED:
+            del data["run"][name]
+        return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def json_ready(value: Any) -> Any:
+    """Paths as text, tuples as lists, recursively."""
+    if isinstance(value, Mapping):
+        return {key: json_ready(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_ready(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def replace_fields(instance: T, values: Mapping[str, Any]) -> T:
+    """A copy of a frozen dataclass with other values; nested mappings and dotted names go deeper.
+
+    Raises:
+        BadInput: A name that is no field, with the nearest ones.
+    """
+    nested: dict[str, dict[str, Any]] = {}
+    changes: dict[str, Any] = {}
+    names = {field.name for field in dataclasses.fields(instance)}  # type: ignore[arg-type]
+    for key, value in values.items():
+        head, _, rest = key.partition(".")
+        if head not in names:
+            raise unknown("setting", key, names)
+        if rest:
+            nested.setdefault(head, {})[rest] = value
+        elif isinstance(value, Mapping):
+            nested.setdefault(head, {}).update(value)
+        else:
+            changes[key] = tuple(value) if isinstance(value, list) else value
+    for head, inner in nested.items():
+        changes[head] = replace_fields(getattr(instance, head), inner)
+    return dataclasses.replace(instance, **changes)  # type: ignore[type-var]
+
+
+def flat_fields(instance: Any, prefix: str = "") -> dict[str, Any]:
+    """Dotted name -> value of every leaf of a nested dataclass."""
+    leaves: dict[str, Any] = {}
+    for field in dataclasses.fields(instance):
+        value = getattr(instance, field.name)
+        if dataclasses.is_dataclass(value):
+            leaves |= flat_fields(value, f"{prefix}{field.name}.")
+        else:
+            leaves[prefix + field.name] = value
+    return leaves
+
+
+def check(resolved: Resolved) -> None:
+    """Refuse what cannot be run, before any work.
+
+    Raises:
+        BadInput: With the setting, its value, and what was expected.
+    """
+    run = resolved.run
+    for name in ("steps", "eval_episodes", "n_envs"):
+        if getattr(run, name) < 1:
+            raise BadInput(f"{name} must be at least 1, got {getattr(run, name)}")
+    for name in ("seed", "evals"):
+        if getattr(run, name) < 0:
+            raise BadInput(f"{name} must be at least 0, got {getattr(run, name)}")
+    if not run.hidden or min(run.hidden) < 1:
+        raise BadInput(f"hidden must be widths of at least 1, got {list(run.hidden)}")
+    if run.device != "cpu" and run.policy == "mlp":
+        raise BadInput(f"device {run.device!r} needs --policy torch; mlp runs on the CPU")
+    for name, value in flat_fields(resolved.recipe).items():
+        _check_recipe_value(name, value)
+    _check_division(resolved)
+
+
+_POSITIVE = [
+    "n_steps",
+    "episodes",
+    "epochs",
+    "minibatch_size",
+    "groups",
+    "group_size",
+    "lr",
+    "critic_lr",
+    "critic_epochs",
+    "critic_minibatch_size",
+    "cg_iterations",
+    "max_backtracks",
+    "delta",
+    "step_size",
+    "max_grad_norm",
+    "target_kl",
+    "fisher_rows",
+]
+_UNIT_INTERVAL = ("gamma", "gae_lambda")
+
+
+def _check_recipe_value(name: str, value: Any) -> None:
+    if value is None:
+        return
+    if name in _POSITIVE and not value > 0:
+        raise BadInput(f"{name} must be above 0, got {value}")
+    if name in _UNIT_INTERVAL and not 0 <= value <= 1:
+        raise BadInput(f"{name} must lie in [0, 1], got {value}")
+    if name == "backtrack" and not 0 < value < 1:
+        raise BadInput(f"backtrack must lie between 0 and 1, got {value}")
+    if name == "damping" and not value >= 0:
+        raise BadInput(f"damping must be at least 0, got {value}")
+
+
+def _check_division(resolved: Resolved) -> None:
+    """A step rollout must split into whole minibatches, so that every element is used equally."""
+    recipe = vars(resolved.recipe)
+    if recipe.get("n_steps") is None or recipe.get("episodes") is not None:
+        return
+    total = recipe["n_steps"] * resolved.run.n_envs
+    size = recipe.get("minibatch_size")
+    if size is not None and total % size:
+        raise BadInput(
+            f"a rollout of n_steps {recipe['n_steps']} x n_envs {resolved.run.n_envs} = {total} "
+            f"does not divide into minibatches of {size}"
+        )

@@ -1,0 +1,1 @@
+"""Control track: Gymnasium tasks, the sampler, and small networks for policy and critic."""

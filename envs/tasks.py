@@ -1,0 +1,136 @@
+"""Gymnasium tasks: names, spaces, and what a policy needs to know of them."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from redline.algorithms.core.distributions import (
+    Categorical,
+    DiagGaussian,
+    Distribution,
+    MultiCategorical,
+)
+
+Env = gym.Env[Any, Any]
+
+
+class TaskError(ValueError):
+    """A task that does not exist or that this track cannot handle, in one sentence."""
+
+
+class EnvironmentFault(RuntimeError):
+    """An environment raised or returned a number that is not finite."""
+
+
+@dataclass(frozen=True)
+class ControlTask:
+    """A Gymnasium task.
+
+    Attributes:
+        name: Gymnasium id, also `pkg.module:Env-v0`.
+        observation_size: Length of the flattened observation.
+        distribution: Action distribution that fits the action space.
+        to_env: [N, ...] sampled actions -> what the environments receive, one entry per row; Box
+            actions are clipped to the bounds here, after their log-probability was taken.
+    """
+
+    name: str
+    observation_size: int
+    distribution: Distribution
+    to_env: Callable[[Any], Any]
+
+    def make(self) -> Env:
+        """One environment with a flat Box observation."""
+        return _make(self.name)
+
+
+def task_names() -> list[str]:
+    """Registered Gymnasium ids that are part of Gymnasium itself, sorted."""
+    return sorted(
+        name
+        for name, spec in gym.registry.items()
+        if isinstance(spec.entry_point, str) and spec.entry_point.startswith("gymnasium.envs")
+    )
+
+
+def require_task(name: str) -> None:
+    """Refuse an unknown id with the nearest valid ones.
+
+    Raises:
+        TaskError: The id is not registered, or its module cannot be imported.
+    """
+    module, _, env_id = name.rpartition(":")
+    if module:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise TaskError(f"task {name!r}: cannot import module {module!r} ({error})") from error
+    if env_id in gym.registry:
+        return
+    near = difflib.get_close_matches(env_id, gym.registry, n=3, cutoff=0.5)
+    hint = f"; nearest: {', '.join(near)}" if near else ""
+    raise TaskError(f"unknown task {name!r}: not a registered Gymnasium id{hint}")
+
+
+def control_task(name: str) -> ControlTask:
+    """Look a task up and check its spaces, before any rollout.
+
+    Raises:
+        TaskError: Unknown id, or a space that is not supported.
+    """
+    require_task(name)
+    env = _make(name)
+    try:
+        observation_size = int(np.prod(env.observation_space.shape or (1,)))
+        distribution, to_env = _action_space(name, env.action_space)
+    finally:
+        env.close()
+    return ControlTask(name, observation_size, distribution, to_env)
+
+
+def _make(name: str) -> Env:
+    try:
+        env: Env = gym.make(name, disable_env_checker=True)
+    except gym.error.Error as error:
+        raise TaskError(f"task {name!r} cannot be made: {error}") from error
+    space = env.observation_space
+    discrete = (gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
+    if isinstance(space, discrete) or (isinstance(space, gym.spaces.Box) and len(space.shape) != 1):
+        env = gym.wrappers.FlattenObservation(env)
+    elif not isinstance(space, gym.spaces.Box):
+        env.close()
+        raise TaskError(
+            f"task {name!r} has a {type(space).__name__} observation space; supported are Box, "
+            "Discrete, MultiDiscrete and MultiBinary (gymnasium.wrappers.FlattenObservation "
+            "turns many others into a Box)"
+        )
+    return env
+
+
+def _action_space(name: str, space: gym.Space[Any]) -> tuple[Distribution, Callable[[Any], Any]]:
+    if isinstance(space, gym.spaces.Discrete):
+        start = int(space.start)
+        return Categorical(int(space.n)), lambda action: action + start
+    if isinstance(space, gym.spaces.MultiDiscrete) and len(space.nvec.shape) == 1:
+        first = np.asarray(space.start)
+        return MultiCategorical(tuple(map(int, space.nvec))), lambda action: action + first
+    if isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating):
+        low, high, shape = space.low, space.high, space.shape
+        size = int(np.prod(shape))
+
+        def clip(action: Any) -> Any:
+            shaped = action.reshape(-1, *shape).astype(space.dtype, copy=False)
+            return np.minimum(np.maximum(shaped, low), high)
+
+        return DiagGaussian(size), clip
+    raise TaskError(
+        f"task {name!r} has the action space {space}; supported are Discrete, MultiDiscrete "
+        "(one axis) and Box of floating numbers"
+    )

@@ -1,0 +1,115 @@
+"""Everything that one control run needs, behind the interface that the training loop knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from redline.algorithms.core.types import Critic, Need, Policy, Rollout
+from redline.envs.evaluate import Evaluator
+from redline.envs.network import Activation
+from redline.envs.policies import MLPCritic, MLPPolicy
+from redline.envs.sampler import ControlSampler, SamplerSettings
+from redline.envs.tasks import ControlTask
+
+
+@dataclass(frozen=True)
+class NetworkSettings:
+    """Policy and critic.
+
+    Attributes:
+        kind: "mlp" (numpy) or "torch" (autograd).
+        device: Of a torch policy.
+        hidden: Widths of the hidden layers.
+        activation: Of the hidden layers.
+        log_std_init: Initial log standard deviation on Box actions.
+    """
+
+    kind: Literal["mlp", "torch"] = "mlp"
+    device: str = "cpu"
+    hidden: Sequence[int] = (64, 64)
+    activation: Activation = "tanh"
+    log_std_init: float = 0.0
+
+
+@dataclass
+class ControlTrack:
+    """Policy, critic, sampler and evaluator of one run.
+
+    Attributes:
+        task: What is played.
+        policy: Acts and learns.
+        critic: V, None when the method has none.
+        sampler: Source of rollouts.
+        evaluator: Fixed episodes.
+        unit: What a step of the x-axis is.
+    """
+
+    task: ControlTask
+    policy: Any
+    critic: Critic | None
+    sampler: ControlSampler
+    evaluator: Evaluator
+    unit: str = field(default="environment steps", init=False)
+
+    def collect(self, policy: Policy, need: Need) -> Rollout:
+        """One rollout of the policy."""
+        return self.sampler.collect(policy, need)  # type: ignore[arg-type]
+
+    def evaluate(self, policy: Policy) -> dict[str, float]:
+        """Mean raw return over the fixed episodes, deterministic and stochastic."""
+        return {
+            "eval/mean_reward": float(np.mean(self.evaluator.returns(policy, True))),  # type: ignore[arg-type]
+            "eval/mean_reward_stochastic": float(np.mean(self.evaluator.returns(policy, False))),  # type: ignore[arg-type]
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Normaliser statistics."""
+        return self.sampler.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Inverse of `state_dict`."""
+        self.sampler.load_state_dict(state)
+
+    def close(self) -> None:
+        """Release the environments."""
+        self.sampler.close()
+        self.evaluator.close()
+
+
+def control_track(
+    task: ControlTask,
+    *,
+    networks: NetworkSettings,
+    sampling: SamplerSettings,
+    needs_critic: bool,
+    eval_episodes: int,
+    seed: int,
+) -> ControlTrack:
+    """Build all parts of a run from one seed; each part has its own stream of random numbers."""
+    init, critic_init, noise, env_seed = np.random.SeedSequence(seed).spawn(4)
+    policy = MLPPolicy(
+        task.observation_size,
+        task.distribution,
+        networks.hidden,
+        networks.activation,
+        np.random.default_rng(init),
+        networks.log_std_init,
+    )
+    critic = (
+        MLPCritic(
+            task.observation_size,
+            networks.hidden,
+            networks.activation,
+            np.random.default_rng(critic_init),
+        )
+        if needs_critic
+        else None
+    )
+    first_env_seed = int(env_seed.generate_state(1)[0] % 2**31)
+    sampler = ControlSampler(task, sampling, np.random.default_rng(noise), first_env_seed)
+    evaluator = Evaluator(task, eval_episodes, sampler.normalise)
+    return ControlTrack(task, policy, critic, sampler, evaluator)

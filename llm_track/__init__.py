@@ -1,0 +1,1 @@
+"""Language-model track: tasks, verifiers, samplers and policies for causal language models."""
