@@ -6,6 +6,7 @@ networks of classic control this is several times faster than an autograd graph.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Literal, cast
@@ -33,6 +34,11 @@ def orthogonal(
     q, r = np.linalg.qr(tall)
     q = q * np.sign(np.diag(r))
     return (gain * (q if rows >= columns else q.T)).astype(dtype)
+
+
+@functools.lru_cache(maxsize=8)
+def _ones(count: int, dtype: Any) -> FloatArray:
+    return np.ones(count, dtype=dtype)
 
 
 class Network:
@@ -121,7 +127,7 @@ class Network:
 
     def _backward(self, delta: FloatArray, out: list[FloatArray]) -> None:
         room = self._room("learn", len(delta), 3)
-        ones = np.ones(len(delta), dtype=delta.dtype)
+        ones = _ones(len(delta), delta.dtype)
         for layer in range(len(self._hidden) - 1, -1, -1):
             h = self._hidden[layer]
             np.matmul(h.T, delta, out=out[2 * layer])

@@ -262,7 +262,7 @@ class _Record:
     def stack(self, name: str) -> Array:
         """The column as [B, T, ...]."""
         if name not in self._stacked:
-            self._stacked[name] = np.stack(self._columns[name], axis=1)
+            self._stacked[name] = np.ascontiguousarray(np.array(self._columns[name]).swapaxes(0, 1))
         return self._stacked[name]
 
     def bootstraps(self, size: int) -> Bootstrap:

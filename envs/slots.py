@@ -13,7 +13,7 @@ from redline.envs.tasks import ControlTask, EnvironmentFault, TaskError
 
 
 class Step(NamedTuple):
-    """One step of all slots.
+    """One step of all slots; columns may be lists, which a rollout turns into arrays all at once.
 
     Attributes:
         observation: [N, D] what to act on next (after a reset where an episode ended).
@@ -114,9 +114,9 @@ class EnvList:
                 self.reset_slot(i)
         return Step(
             self._observation.copy(),
-            np.array(reward, dtype=np.float64),
-            np.array(terminated, dtype=bool),
-            np.array(truncated, dtype=bool),
+            reward,
+            terminated,
+            truncated,
             final,
             self._always,
         )

@@ -22,11 +22,10 @@ Kind = Literal["token_mean", "seq_mean", "seq_sum", "fixed_length"]
 
 def denominators(xp: Namespace, mask: Array) -> Denominators:
     """Counts of one optimiser step: valid elements, and rows with at least one."""
-    rows = xp.any(mask, axis=-1) if mask.ndim > 1 else mask
-    return Denominators(
-        int(xp.count_nonzero(mask)),
-        int(xp.count_nonzero(rows)),
-    )
+    elements = int(xp.count_nonzero(mask))
+    if mask.ndim == 1:
+        return Denominators(elements, elements)
+    return Denominators(elements, int(xp.count_nonzero(xp.any(mask, axis=-1))))
 
 
 @dataclass(frozen=True)
@@ -64,14 +63,13 @@ class Aggregate:
             like: An array of the wanted floating type.
             counts: Denominators of the whole optimiser step.
         """
-        zeros = xp.zeros_like(like)
+        counts_as_one = xp.astype(mask, like.dtype)
         if self.kind == "token_mean":
-            return xp.where(mask, xp.full_like(like, 1.0 / max(1, counts.elements)), zeros)
-        per_sequence = xp.full_like(like, 1.0 / max(1, counts.sequences))
+            return counts_as_one / max(1, counts.elements)
+        per_sequence = counts_as_one / max(1, counts.sequences)
         if self.kind == "fixed_length":
-            assert self.length is not None
-            per_sequence = per_sequence / self.length
+            return per_sequence / self.length
         if self.kind == "seq_mean":
-            length = xp.sum(xp.astype(mask, like.dtype), axis=-1, keepdims=True)
-            per_sequence = per_sequence / xp.maximum(length, xp.ones_like(length))
-        return xp.where(mask, per_sequence, zeros)
+            length = xp.sum(counts_as_one, axis=-1, keepdims=True)
+            return per_sequence / xp.maximum(length, xp.ones_like(length))
+        return per_sequence

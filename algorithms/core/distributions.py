@@ -81,8 +81,12 @@ def _row_sum(xp: Namespace, x: Array) -> Array:
 
 def _chosen(x: Array, action: Array) -> Array:
     """Flat indices of x[..., action]."""
-    rows = np.arange(action.size) * x.shape[-1]
-    return rows + action.ravel()
+    return _row_starts(action.size, x.shape[-1]) + action.ravel()
+
+
+@functools.lru_cache(maxsize=8)
+def _row_starts(rows: int, width: int) -> Array:
+    return np.arange(0, rows * width, width)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ def require_same_shape(**arrays: Array) -> None:
     Raises:
         ValueError: Two shapes differ; the message names them.
     """
-    shapes = {name: tuple(array.shape) for name, array in arrays.items()}
-    if len(set(shapes.values())) > 1:
+    first, *others = (array.shape for array in arrays.values())
+    if any(shape != first for shape in others):
+        shapes = {name: tuple(array.shape) for name, array in arrays.items()}
         listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise ValueError(f"these arrays must have one shape, got {listed}")
 

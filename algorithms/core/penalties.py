@@ -41,7 +41,7 @@ class Penalties:
 
 
 def _minus_log_ratio(xp: Namespace, *, log_prob: Array, anchor_log_prob: Array) -> Array:
-    return xp.minimum(anchor_log_prob - log_prob, xp.full_like(log_prob, MAX_LOG_RATIO))
+    return xp.minimum(anchor_log_prob - log_prob, MAX_LOG_RATIO)
 
 
 def kl_estimate(

@@ -62,7 +62,7 @@ class Surrogate:
 
 def importance_ratio(xp: Namespace, *, log_prob: Array, old_log_prob: Array) -> Array:
     """r = exp(log pi - log pi_old), with the log ratio capped so that it stays finite."""
-    return xp.exp(xp.minimum(log_prob - old_log_prob, xp.full_like(log_prob, MAX_LOG_RATIO)))
+    return xp.exp(xp.minimum(log_prob - old_log_prob, MAX_LOG_RATIO))
 
 
 def _masked(xp: Namespace, keep: Array, value: Array) -> Array:

@@ -7,7 +7,7 @@ the rollout on control, and one completion on a language model.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 # numpy, torch or any array-API array: the core never fixes the library.
@@ -109,7 +109,7 @@ class Denominators(NamedTuple):
     sequences: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Batch:
     """What the policy learns from. All fields share their leading axes ([B, T], or flat [N]).
 
@@ -149,7 +149,15 @@ class Batch:
 
     def with_advantage(self, advantage: Array) -> Batch:
         """The same batch with another advantage of the same shape."""
-        return replace(self, advantage=advantage)
+        return Batch(
+            self.observation,
+            self.action,
+            self.old_log_prob,
+            advantage,
+            self.mask,
+            self.reference,
+            self.anchor_log_prob,
+        )
 
 
 class Evaluation(NamedTuple):
