@@ -91,6 +91,7 @@ class _Loop:
         self.returns: deque[float] = deque(maxlen=_WINDOW)
         self.lengths: deque[int] = deque(maxlen=_WINDOW)
         self.busy = 0.0
+        self.peak_mb = 0.0
 
     def run(self) -> dict[str, float]:
         config = self.resolved.run
@@ -109,6 +110,8 @@ class _Loop:
 
     def _evaluate(self) -> dict[str, float]:
         metrics = self.track.evaluate(self.learner.policy)
+        # Read here and not at every update: it costs as much as the rest of an update's logging.
+        self.peak_mb = peak_memory_mb()
         self.folder.log_eval(self.step, metrics)
         checkpoint.save(
             self.folder.folder,
@@ -139,7 +142,7 @@ class _Loop:
         metrics["time/fps"] = self.step / self.busy
         metrics["time/collect"] = collected - start
         metrics["time/update"] = done - collected
-        metrics["memory/peak_mb"] = peak_memory_mb()
+        metrics["memory/peak_mb"] = self.peak_mb
         self.folder.log(self.step, self.updates, metrics)
 
 

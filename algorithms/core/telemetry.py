@@ -98,8 +98,11 @@ def after_update(batch: Batch, evaluation: Evaluation, kl: Array) -> Metrics:
         "train/advantage_std": float(advantage.std()),
         "train/entropy": float(host(evaluation.entropy)[mask].mean()),
     }
-    for q, value in zip(_QUANTILES, np.percentile(ratio, _QUANTILES), strict=True):
-        metrics[f"train/ratio_p{q}"] = float(value)
+    # np.percentile's own checks cost ten times the sort at this size.
+    rank = np.array(_QUANTILES) / 100.0 * (ratio.size - 1)
+    quantiles = np.interp(rank, np.arange(ratio.size), np.sort(ratio))
+    for q, value in zip(_QUANTILES, quantiles.tolist(), strict=True):
+        metrics[f"train/ratio_p{q}"] = value
     return metrics
 
 
