@@ -28,7 +28,7 @@ class CriticConfig:
         entropy_coef: Entropy bonus.
     """
 
-    n_steps: int = 2048
+    n_steps: int = 256
     episodes: int | None = None
     gamma: float = 0.99
     gae_lambda: float = 0.95
