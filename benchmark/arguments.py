@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from redline.benchmark.config import Resolved, RunConfig, check, flat_fields, replace_fields
-from redline.benchmark.errors import BadInput, unknown
+from redline.benchmark.errors import BadInput
+from redline.benchmark.parsing import flat_types, option, parse
 from redline.benchmark.presets import preset
 
 
@@ -30,29 +30,12 @@ def to_arguments(settings: Mapping[str, Any]) -> list[str]:
     return arguments
 
 
-def option(arguments: Sequence[str], name: str) -> list[str]:
-    """Values of an option, read before the parser that depends on it can be built."""
-    found: list[str] = []
-    for i, argument in enumerate(arguments):
-        head, equals, rest = argument.partition("=")
-        if head.replace("_", "-") != f"--{name}":
-            continue
-        if equals:
-            found.append(rest)
-        else:
-            for value in arguments[i + 1 :]:
-                if value.startswith("--"):
-                    break
-                found.append(value)
-    return found
-
-
 def resolve(algo: str, arguments: Sequence[str], prog: str = "redline run") -> Resolved:
     """Settings of one run: recipe defaults, then the preset of the task's family, then arguments.
 
     Raises:
-        BadInput: Unknown algorithm, flag or task, or a value out of range.
-        SystemExit: A value that does not parse (2), or --help (0); tyro prints what it expected.
+        BadInput: Unknown algorithm or flag, a value that does not parse or is out of range.
+        SystemExit: With code 0, after --help was printed.
     """
     from redline.algorithms import registry
 
@@ -68,7 +51,6 @@ def resolve(algo: str, arguments: Sequence[str], prog: str = "redline run") -> R
         raise BadInput(f"{prog} {algo} needs --task, for example --task CartPole-v1")
     task = tasks[-1] if tasks else "CartPole-v1"
     run, settings = _with_preset(algo, task, RunConfig(task=task), recipe())
-    _check_flags(arguments, run, settings)
     parsed_run, parsed = _parse(arguments, run, settings, f"{prog} {algo}")
     resolved = Resolved(algo, parsed, parsed_run, _overrides((run, settings), (parsed_run, parsed)))
     check(resolved)
@@ -118,27 +100,9 @@ def _parse(
         frozen=True,
     )
     description = (type(recipe).__doc__ or "").partition("\n")[0]
-    parsed: Any = tyro.cli(both, args=list(arguments), prog=prog, description=description)
+    flags = flat_types(RunConfig) | flat_types(type(recipe))
+    parsed: Any = parse(both, arguments, prog=prog, description=description, flags=flags)
     return parsed.run, parsed.recipe
-
-
-def _check_flags(arguments: Sequence[str], run: RunConfig, recipe: Any) -> None:
-    """Refuse an unknown flag with the nearest ones."""
-    known = {"help"}
-    for name, value in {**flat_fields(run), **flat_fields(recipe)}.items():
-        known.add(name)
-        if isinstance(value, bool):
-            head, dot, last = name.rpartition(".")
-            known.add(f"{head}{dot}no_{last}")
-    for argument in arguments:
-        if argument.startswith("--"):
-            name = argument[2:].partition("=")[0].replace("-", "_")
-            if name not in known:
-                raise unknown("flag", f"--{name.replace('_', '-')}", _as_flags(known))
-
-
-def _as_flags(names: set[str]) -> list[str]:
-    return [f"--{name.replace('_', '-')}" for name in names]
 
 
 def _overrides(before: tuple[Any, Any], after: tuple[Any, Any]) -> dict[str, Any]:
@@ -152,9 +116,3 @@ def _overrides(before: tuple[Any, Any], after: tuple[Any, Any]) -> dict[str, Any
             if value != base[name] and name not in unnamed:
                 changed[name] = list(value) if isinstance(value, tuple) else value
     return changed
-
-
-def fail(error: BadInput) -> int:
-    """Print the sentence; exit code of bad input."""
-    print(f"redline: {error}", file=sys.stderr)
-    return 2

@@ -23,8 +23,8 @@ def count(text: str) -> int:
     Raises:
         ValueError: Not a whole number.
     """
-    value = float(text.replace("_", ""))
-    if value != int(value):
+    value = float(text)
+    if not value.is_integer():
         raise ValueError(f"expected a whole number, got {text}")
     return int(value)
 
@@ -186,6 +186,15 @@ def check(resolved: Resolved) -> None:
     for name, value in flat_fields(resolved.recipe).items():
         _check_recipe_value(name, value)
     _check_division(resolved)
+    try:
+        need = resolved.recipe.build().need
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+    if need.steps is None and run.vectorization != "list":
+        raise BadInput(
+            f"{resolved.algo} plays whole episodes from chosen seeds, which needs "
+            f"--vectorization list, got {run.vectorization!r}"
+        )
 
 
 _POSITIVE = [
@@ -213,6 +222,8 @@ _UNIT_INTERVAL = ("gamma", "gae_lambda")
 def _check_recipe_value(name: str, value: Any) -> None:
     if value is None:
         return
+    if value != value:
+        raise BadInput(f"{name} must be a number, got nan")
     if name in _POSITIVE and not value > 0:
         raise BadInput(f"{name} must be above 0, got {value}")
     if name in _UNIT_INTERVAL and not 0 <= value <= 1:
