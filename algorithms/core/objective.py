@@ -79,7 +79,8 @@ class Objective:
                     log_prob=log_prob,
                     anchor_log_prob=batch.anchor_log_prob,
                 )
-                w = w - self.penalties.kl * policy.xp.where(batch.mask, pull, pull * 0.0)
+                pull = policy.xp.where(batch.mask, pull, policy.xp.zeros_like(pull))
+                w = w - self.penalties.kl * pull
             return coefficient * w
 
         bonus = self.penalties.entropy
