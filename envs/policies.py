@@ -16,12 +16,18 @@ from redline.envs.network import Activation, Adam, FloatArray, Network
 class _Flat:
     """Flat parameters and gradient with exact copies."""
 
+    per_element = True
     parameters: FloatArray
     gradient_buffer: FloatArray
 
     def _allocate(self, size: int, dtype: Any) -> None:
         self.parameters = np.zeros(size, dtype=dtype)
         self.gradient_buffer = np.zeros(size, dtype=dtype)
+
+    def asarray(self, value: Array) -> Array:
+        """Floating arrays in the precision of the parameters, others as they are."""
+        array = np.asarray(value)
+        return array.astype(self.parameters.dtype, copy=False) if array.dtype.kind == "f" else array
 
     def optimizer(self, eps: float) -> Optimizer:
         """Adam on the flat buffers."""
@@ -71,13 +77,9 @@ class MLPPolicy(_Flat):
         self._log_std = self.parameters[split:]
         self._log_std[:] = log_std
 
-    def asarray(self, value: Array) -> Array:
-        """Floating arrays in the policy's precision, others as they are."""
-        array = np.asarray(value)
-        return array.astype(self.parameters.dtype, copy=False) if array.dtype.kind == "f" else array
-
     def _raw(self, output: FloatArray) -> Params:
-        return (output, self._log_std) if self.distribution.has_log_std else (output,)
+        # A copy: parameters of pi_old must not follow the policy.
+        return (output, self._log_std.copy()) if self.distribution.has_log_std else (output,)
 
     def act(self, observation: Array, rng: np.random.Generator | None) -> Array:
         """One action per row of `observation` [N, D]; the mode when `rng` is None."""
@@ -162,8 +164,6 @@ class MLPCritic(_Flat):
         dtype: float32, or float64 for exact tests.
     """
 
-    per_element = True
-
     def __init__(
         self,
         observation_size: int,
@@ -177,20 +177,14 @@ class MLPCritic(_Flat):
         self.network.bind(self.parameters, self.gradient_buffer)
         self.network.initialise(rng, output_gain=1.0)
 
-    def values(self, observation: Array) -> Array:
-        """V [...] for observations [..., D]."""
-        flat = observation.reshape(-1, observation.shape[-1]).astype(
-            self.parameters.dtype, copy=False
-        )
-        return self.network(flat)[:, 0].reshape(observation.shape[:-1])
+    def values(self, observation: Array, mask: Array) -> Array:
+        """V [...] for observations [..., D] and a mask [...]."""
+        flat = self.asarray(observation.reshape(-1, observation.shape[-1]))
+        return self.network(flat)[:, 0].reshape(mask.shape)
 
     def gradient(self, observation: Array, returns: Array, mask: Array) -> float:
         """Fill the gradient buffer with -d/d theta of mean (V - returns)^2; gives the mean."""
-        dtype = self.parameters.dtype
-        error = (
-            returns.astype(dtype, copy=False)
-            - self.network.forward(observation.astype(dtype, copy=False))[:, 0]
-        )
+        error = self.asarray(returns) - self.network.forward(self.asarray(observation))[:, 0]
         if not mask.all():
             error = np.where(mask, error, np.zeros_like(error))
         count = max(1, int(np.count_nonzero(mask)))

@@ -63,6 +63,7 @@ class CriticFit:
         if critic.per_element:
             observation, returns = observation[mask], returns[mask]
             mask = np.ones(len(returns), dtype=bool)
+        observation, returns, mask = map(critic.asarray, (observation, returns, mask))
         size = self.minibatch_size or len(mask)
         lr = self.lr * (1.0 - progress.fraction) if self.lr_decay else self.lr
         losses = []

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from redline.algorithms.core.arrays import host
 from redline.algorithms.core.types import Array
 
 # A dense Fisher matrix of this many parameters takes 3.2 GB in float64.
@@ -70,7 +71,7 @@ def dense_matrix(product: Product, like: Array) -> np.ndarray:
     unit = like * 0.0
     for i in range(size):
         unit[i] = 1.0
-        columns[i] = np.asarray(product(unit), dtype=np.float64)
+        columns[i] = host(product(unit))
         unit[i] = 0.0
     return columns
 
@@ -78,7 +79,7 @@ def dense_matrix(product: Product, like: Array) -> np.ndarray:
 def dense_solve(product: Product, b: Array) -> np.ndarray:
     """x with A x = b by building A and factorising it (the cost that CG avoids)."""
     matrix = dense_matrix(product, b)
-    solution: np.ndarray = np.linalg.solve(matrix, np.asarray(b, dtype=np.float64))
+    solution: np.ndarray = np.linalg.solve(matrix, host(b).astype(np.float64))
     return solution
 
 

@@ -7,6 +7,19 @@ import numpy as np
 from redline.algorithms.core.types import Array, Rollout
 
 
+def require_whole_episodes(rollout: Rollout) -> None:
+    """Refuse a rollout that holds episodes which are cut.
+
+    Raises:
+        ValueError: It does.
+    """
+    if not rollout.whole_episodes:
+        raise ValueError(
+            "a sequence-level method needs whole episodes, and this rollout cuts them; "
+            "ask for a number of episodes instead of steps"
+        )
+
+
 def by_episode(rollout: Rollout, fields: tuple[Array, ...]) -> tuple[tuple[Array, ...], Array]:
     """Rearrange [B, T, ...] fields so that every row is one episode, zero-padded on the right.
 
@@ -20,11 +33,7 @@ def by_episode(rollout: Rollout, fields: tuple[Array, ...]) -> tuple[tuple[Array
     Raises:
         ValueError: The rollout holds episodes that are cut.
     """
-    if not rollout.whole_episodes:
-        raise ValueError(
-            "a sequence-level method needs whole episodes, and this rollout cuts them; "
-            "ask for a number of episodes instead of steps"
-        )
+    require_whole_episodes(rollout)
     episode = rollout.episode_id[rollout.mask]
     length = np.bincount(episode)
     order = np.argsort(episode, kind="stable")

@@ -9,14 +9,15 @@ import numpy as np
 
 from redline.algorithms.core.advantages import Advantage, Estimate
 from redline.algorithms.core.aggregation import Aggregate
+from redline.algorithms.core.arrays import host
 from redline.algorithms.core.clipping import Clip
 from redline.algorithms.core.critic import CriticFit
-from redline.algorithms.core.episodes import by_episode
+from redline.algorithms.core.episodes import by_episode, require_whole_episodes
 from redline.algorithms.core.masked import standardise
 from redline.algorithms.core.objective import Objective
 from redline.algorithms.core.penalties import Penalties, kl_estimate
 from redline.algorithms.core.surrogates import Surrogate
-from redline.algorithms.core.telemetry import after_update, explained_variance, host
+from redline.algorithms.core.telemetry import after_update, explained_variance
 from redline.algorithms.core.types import (
     Array,
     Batch,
@@ -141,31 +142,40 @@ class Learner:
         """V(s_t) and V(s_{t+1}), the latter never from after a reset."""
         if self.critic is None:
             return None, None
-        value = np.where(rollout.mask, self.critic.values(rollout.observation), 0.0)
+        value = np.where(rollout.mask, self.critic.values(rollout.observation, rollout.mask), 0.0)
         next_value = np.zeros_like(value)
         next_value[:, :-1] = value[:, 1:]
         next_value[rollout.terminated | rollout.truncated] = 0.0
         if rollout.bootstrap is not None and len(rollout.bootstrap.row):
             row, column, observation = rollout.bootstrap
-            next_value[row, column] = self.critic.values(observation)
+            every = np.ones(len(row), dtype=bool)
+            next_value[row, column] = self.critic.values(observation, every)
         return value, next_value
 
     def _batch(self, rollout: Rollout, estimate: Estimate) -> Batch:
         advantage = estimate.advantage
         if self.algorithm.standardise == "batch":
             advantage = standardise(advantage, rollout.mask)
-        rows: tuple[Array, ...] = (rollout.observation, rollout.action, advantage, rollout.log_prob)
-        mask = rollout.mask
-        if self.algorithm.level == "sequence":
-            rows, mask = by_episode(rollout, rows)
-        elif mask.all():
-            rows = tuple(None if x is None else x.reshape(-1, *x.shape[2:]) for x in rows)
-            mask = mask.reshape(-1)
-        else:
-            rows = tuple(None if x is None else x[mask] for x in rows)
-            mask = np.ones(len(rows[2]), dtype=bool)
-        observation, action, advantage, behaviour = rows
+        fields = (rollout.observation, rollout.action, advantage, rollout.log_prob)
+        (observation, action, advantage, behaviour), mask = self._arranged(rollout, fields)
         return self._with_old_policy(observation, action, advantage, behaviour, mask)
+
+    def _arranged(
+        self, rollout: Rollout, fields: tuple[Array, ...]
+    ) -> tuple[tuple[Array, ...], Array]:
+        """Fields and mask in the method's unit: rows that stay whole, or single elements [N]."""
+        mask = rollout.mask
+        if not self.policy.per_element:
+            if self.algorithm.level == "sequence":
+                require_whole_episodes(rollout)
+            return fields, mask
+        if self.algorithm.level == "sequence":
+            return by_episode(rollout, fields)
+        if mask.all():
+            flat = tuple(None if x is None else x.reshape(-1, *x.shape[2:]) for x in fields)
+            return flat, mask.reshape(-1)
+        valid: tuple[Array, ...] = tuple(None if x is None else x[mask] for x in fields)
+        return valid, np.ones(len(valid[2]), dtype=bool)
 
     def _with_old_policy(
         self,
@@ -211,7 +221,7 @@ class Learner:
             log_prob=log_prob,
             anchor_log_prob=batch.anchor_log_prob,
         )
-        mask = host(batch.mask) != 0
+        mask = host(batch.mask)
         return {"train/kl_reference": float(host(estimate)[mask].mean())}
 
     def _fit_critic(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
+from redline.algorithms.core.arrays import namespace
 from redline.algorithms.core.types import Array, Namespace
 
 # Below this relative spread the differences are rounding of equal numbers, not a signal.
@@ -33,7 +32,7 @@ def masked_mean(xp: Namespace, value: Array, mask: Array) -> Array:
 
 
 def standardise(value: Array, mask: Array | None = None, eps: float = 1e-8) -> Array:
-    """(x - mean) / (std + eps) over the masked elements of a numpy array, 0 elsewhere.
+    """(x - mean) / (std + eps) over the masked elements, 0 elsewhere.
 
     std is the sample standard deviation (n - 1), as torch and SB3 use it. A single element has
     no spread and is returned as it is; equal elements give exactly 0.
@@ -44,14 +43,15 @@ def standardise(value: Array, mask: Array | None = None, eps: float = 1e-8) -> A
         eps: Added to the standard deviation.
     """
     if mask is not None:
-        result = np.zeros_like(value)
+        result = namespace(value).zeros_like(value)
         result[mask] = standardise(value[mask], eps=eps)
         return result
-    flat = value.ravel()
-    if flat.size <= 1:
+    flat = value.reshape(-1)
+    size = flat.shape[0]
+    if size <= 1:
         return value
-    centred = flat - flat.sum() / flat.size
-    std = math.sqrt(float(centred @ centred) / (flat.size - 1))
+    centred = flat - flat.sum() / size
+    std = math.sqrt(float(centred @ centred) / (size - 1))
     if std <= _ROUNDING * float(abs(flat).max()):
-        return np.zeros_like(value)
+        return namespace(value).zeros_like(value)
     return (centred / (std + eps)).reshape(value.shape)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from redline.algorithms.core.aggregation import Aggregate, denominators
 from redline.algorithms.core.masked import standardise
 from redline.algorithms.core.penalties import Penalties, kl_weight
@@ -36,12 +34,8 @@ class Objective:
         """The batch of one optimiser step with its advantages standardised, where asked for."""
         if not self.standardise:
             return batch
-        if isinstance(batch.advantage, np.ndarray):
-            whole = batch.mask if batch.mask.ndim > 1 else None
-            return batch.with_advantage(standardise(batch.advantage, whole))
-        advantage = batch.advantage
-        host = standardise(advantage.cpu().numpy(), batch.mask.cpu().numpy())
-        return batch.with_advantage(advantage.new_tensor(host))
+        whole = batch.mask if batch.mask.ndim > 1 else None
+        return batch.with_advantage(standardise(batch.advantage, whole))
 
     def coefficient(self, policy: Policy, batch: Batch) -> Array:
         """The aggregate's coefficient per element; the batch is a whole optimiser step."""

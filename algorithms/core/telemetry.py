@@ -10,19 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from redline.algorithms.core.arrays import host, namespace
 from redline.algorithms.core.surrogates import Weights
 from redline.algorithms.core.types import Array, Batch, Evaluation, Metrics
 
 # Fixed for every method, so that "outside" means the same for all of them.
 BAND = (0.8, 1.2)
 _QUANTILES = (1, 5, 50, 90, 95, 99)
-
-
-def host(value: Array) -> np.ndarray:
-    """A numpy view or copy of an array that may lie on another device."""
-    if isinstance(value, np.ndarray):
-        return value
-    return np.asarray(value.detach().float().cpu().numpy())
 
 
 class Recorder:
@@ -51,9 +45,8 @@ class Recorder:
 
     def metrics(self) -> Metrics:
         """Shares and means over all valid elements of all passes."""
-        log_ratio = np.concatenate([host(part) for part in self._log_ratio]).astype(np.float64)
-        removed = np.concatenate([host(part) for part in self._removed]) != 0
-        positive = np.concatenate([host(part) for part in self._positive]) != 0
+        log_ratio = _joined(self._log_ratio).astype(np.float64)
+        removed, positive = _joined(self._removed), _joined(self._positive)
         count = max(1, log_ratio.size)
         high = np.count_nonzero(removed & positive) / count
         total = np.count_nonzero(removed) / count
@@ -64,6 +57,11 @@ class Recorder:
             "train/clip_fraction_low": total - high,
             "train/grad_norm": float(np.mean(self.grad_norm)) if self.grad_norm else 0.0,
         }
+
+
+def _joined(parts: list[Array]) -> np.ndarray:
+    """The parts as one numpy array, with one copy from their device."""
+    return host(namespace(parts[0]).concat(parts))
 
 
 def approx_kl(log_ratio: Array) -> float:
@@ -80,7 +78,7 @@ def after_update(batch: Batch, evaluation: Evaluation, kl: Array) -> Metrics:
         evaluation: The new policy on it.
         kl: Exact KL(old||new) per element.
     """
-    mask = host(batch.mask) != 0
+    mask = host(batch.mask)
     log_ratio = host(evaluation.log_prob - batch.old_log_prob)[mask].astype(np.float64)
     advantage = host(batch.advantage)[mask].astype(np.float64)
     divergence = host(kl)[mask]

@@ -70,7 +70,7 @@ class Rollout:
     """Experience of one policy, numpy arrays [B, T] unless said otherwise.
 
     Attributes:
-        observation: [B, T, ...] what the policy saw.
+        observation: [B, T, ...] what the policy saw; [B, ...] where rows stay whole.
         action: [B, T, ...] the raw action that was sampled (never the clipped one).
         reward: What the learner is paid.
         mask: True where an element counts.
@@ -111,10 +111,10 @@ class Denominators(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What the policy learns from. All fields share their leading axes ([B, T], or flat [N]).
+    """What the policy learns from. Fields share their leading axes ([B, T], or flat [N]).
 
     Attributes:
-        observation: [B, T, ...] or [N, ...].
+        observation: [B, T, ...] or [N, ...]; [B, ...] where rows stay whole.
         action: [B, T, ...] or [N, ...].
         old_log_prob: log pi_old(a|s) of the behaviour policy.
         advantage: A.
@@ -212,9 +212,14 @@ class Policy(Protocol):
 
     `parameters` and `gradient_buffer` are flat; the gradient is that of the objective, so
     adding a multiple of it to the parameters is an improvement.
+
+    `per_element`: an observation belongs to one element, so a rollout may be flattened, shuffled
+    and rearranged (control); otherwise a row is one observation and stays whole (a completion,
+    whose tokens are all in its row), and a batch is always [B, T].
     """
 
     xp: Namespace
+    per_element: bool
     parameters: Array
     gradient_buffer: Array
 
@@ -267,16 +272,18 @@ class Policy(Protocol):
 class Critic(Protocol):
     """V(s) with its own parameters and optimiser: fitting it never moves the policy.
 
-    `per_element`: an observation belongs to one element, so a rollout may be flattened and
-    shuffled (control); otherwise rows stay whole (a completion).
+    `per_element` as in `Policy`.
     """
 
     per_element: bool
     parameters: Array
     gradient_buffer: Array
 
-    def values(self, observation: Array) -> Array:
-        """V per element, numpy, shaped like the leading axes of `observation`."""
+    def asarray(self, value: Array) -> Array:
+        """A numpy array as this critic's kind of array, on its device."""
+
+    def values(self, observation: Array, mask: Array) -> Array:
+        """V per element, numpy, shaped like `mask` (what it holds where False is undefined)."""
 
     def gradient(self, observation: Array, returns: Array, mask: Array) -> float:
         """Gradient of -mean (V - returns)^2 into `gradient_buffer`; gives the mean."""

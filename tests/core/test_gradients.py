@@ -202,4 +202,4 @@ def test_the_critics_gradient(activation: Any) -> None:
     (gradient,) = torch.autograd.grad(-error, flat)
     close(mean, error)
     close(critic.gradient_buffer, gradient, atol=1e-12)
-    close(critic.values(observation), value)
+    close(critic.values(observation, mask), value)
