@@ -24,9 +24,16 @@ from redline.benchmark.arguments import resolve  # noqa: E402
 from redline.benchmark.train import train  # noqa: E402
 
 
+# What rl-baselines3-zoo publishes for PPO on CartPole-v1.
+ZOO = (
+    "--n-envs 8 --n-steps 32 --minibatch-size 256 --epochs 20 --gamma 0.98 --gae-lambda 0.8 "
+    "--lr 1e-3 --lr-decay --clip.schedule linear"
+).split()
+
+
 def run_redline(steps: int, seed: int) -> tuple[float, float]:
     arguments = ["--task", "CartPole-v1", "--steps", str(steps), "--seed", str(seed)]
-    arguments += ["--evals", "0", "--eval-episodes", "1"]
+    arguments += [*ZOO, "--evals", "0", "--eval-episodes", "1"]
     resolved = resolve("ppo", arguments)
     with tempfile.TemporaryDirectory() as folder:
         start = time.process_time()
