@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -89,9 +90,14 @@ def control_track(
     eval_episodes: int,
     seed: int,
 ) -> ControlTrack:
-    """Build all parts of a run from one seed; each part has its own stream of random numbers."""
+    """Build all parts of a run from one seed; each part has its own stream of random numbers.
+
+    Raises:
+        TaskError: The device of a torch policy is not there.
+    """
     init, critic_init, noise, env_seed = np.random.SeedSequence(seed).spawn(4)
-    policy = MLPPolicy(
+    make_policy, make_critic = _makers(networks)
+    policy = make_policy(
         task.observation_size,
         task.distribution,
         networks.hidden,
@@ -100,7 +106,7 @@ def control_track(
         networks.log_std_init,
     )
     critic = (
-        MLPCritic(
+        make_critic(
             task.observation_size,
             networks.hidden,
             networks.activation,
@@ -113,3 +119,14 @@ def control_track(
     sampler = ControlSampler(task, sampling, np.random.default_rng(noise), first_env_seed)
     evaluator = Evaluator(task, eval_episodes, sampler.normalise)
     return ControlTrack(task, policy, critic, sampler, evaluator)
+
+
+def _makers(networks: NetworkSettings) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """What makes the policy, and what makes the critic."""
+    if networks.kind == "mlp":
+        return MLPPolicy, MLPCritic
+    # Only here, so that a numpy run does not wait for torch.
+    from redline.envs.torch_policies import TorchCritic, TorchPolicy, require_device
+
+    device = require_device(networks.device)
+    return partial(TorchPolicy.mlp, device=device), partial(TorchCritic.mlp, device=device)
