@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from redline.algorithms.core.config import NaturalConfig
 from redline.algorithms.core.learner import Algorithm
+from redline.algorithms.core.natural import NaturalGradient
 from redline.algorithms.core.surrogates import RATIO
-from redline.algorithms.core.updates import NaturalGradient
 from redline.algorithms.registry import register
 
 
@@ -28,7 +28,7 @@ class NPG(NaturalConfig):
         return self.algorithm(
             surrogate=RATIO,
             update=NaturalGradient(
-                self.delta, self.step_size, self.delta_decay, self.fisher_solve()
+                self.delta, self.delta_decay, self.fisher_solve(), self.step_size
             ),
             critic=self.critic_fit(),
             standardise="batch",

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from redline.algorithms.core.config import NaturalConfig
 from redline.algorithms.core.learner import Algorithm
+from redline.algorithms.core.natural import TrustRegion
 from redline.algorithms.core.surrogates import RATIO
-from redline.algorithms.core.updates import TrustRegion
 from redline.algorithms.registry import register
 
 
@@ -31,9 +31,9 @@ class TRPO(NaturalConfig):
             update=TrustRegion(
                 self.delta,
                 self.delta_decay,
+                self.fisher_solve(),
                 self.backtrack,
                 self.max_backtracks,
-                self.fisher_solve(),
             ),
             critic=self.critic_fit(),
             standardise="batch",

@@ -9,10 +9,11 @@ from redline.algorithms.core.advantages import GAE
 from redline.algorithms.core.clipping import Clip
 from redline.algorithms.core.critic import CriticFit
 from redline.algorithms.core.learner import Algorithm
+from redline.algorithms.core.natural import FisherSolve
 from redline.algorithms.core.penalties import Penalties
 from redline.algorithms.core.surrogates import Surrogate
 from redline.algorithms.core.types import Need
-from redline.algorithms.core.updates import FisherSolve, UpdateRule
+from redline.algorithms.core.updates import UpdateRule
 
 
 @dataclass(frozen=True)

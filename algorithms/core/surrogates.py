@@ -24,18 +24,47 @@ MAX_LOG_RATIO = 20.0
 Bounds = tuple[Array | float, Array | float]
 
 
+class Elements(NamedTuple):
+    """What a surrogate sees: arrays of one shape, [B, T] or flat [N].
+
+    Attributes:
+        log_prob: log pi(a|s).
+        old_log_prob: log pi_old(a|s).
+        ratio: pi / pi_old, a function of `log_prob` also for autograd.
+        advantage: A.
+        mask: True where an element counts.
+        bounds: (lo, hi) on the ratio, numbers or arrays; None for methods without a clip.
+    """
+
+    log_prob: Array
+    old_log_prob: Array
+    ratio: Array
+    advantage: Array
+    mask: Array
+    bounds: Bounds | None
+
+
 class Weights(NamedTuple):
     """Weights on grad log pi and what the telemetry needs, all shaped like the mask.
 
     Attributes:
         w: The weight; 0 where masked.
         keep: False where the method removed the gradient of an element (its clip).
-        ratio: r, the importance ratio that the method used.
+        ratio: pi / pi_old.
     """
 
     w: Array
     keep: Array
     ratio: Array
+
+
+WeightFunction = Callable[[Namespace, Elements], tuple[Array, Array]]
+ObjectiveFunction = Callable[[Namespace, Elements], Array]
+
+
+def importance_ratio(xp: Namespace, *, log_prob: Array, old_log_prob: Array) -> Array:
+    """r = exp(log pi - log pi_old), with the log ratio capped so that it stays finite."""
+    return xp.exp(xp.minimum(log_prob - old_log_prob, MAX_LOG_RATIO))
 
 
 @dataclass(frozen=True)
@@ -44,8 +73,8 @@ class Surrogate:
 
     Attributes:
         name: The field's name for it.
-        weights: (xp, *, log_prob, old_log_prob, advantage, mask, bounds) -> Weights.
-        objective: Same arguments -> the objective per element [B, T].
+        weight_of: (xp, elements) -> (w, keep), masked entries may hold anything.
+        objective_of: (xp, elements) -> the objective per element; masked entries likewise.
         level: "token" when an element's weight depends on that element only, else "sequence".
         meaningful_value: The objective's value estimates improvement, so it may be line-searched
             (false for score functions, whose gradient alone means something).
@@ -53,140 +82,14 @@ class Surrogate:
     """
 
     name: str
-    weights: Callable[..., Weights]
-    objective: Callable[..., Array]
+    weight_of: WeightFunction
+    objective_of: ObjectiveFunction
     level: Literal["token", "sequence"] = "token"
     meaningful_value: bool = True
     clips: bool = False
 
-
-def importance_ratio(xp: Namespace, *, log_prob: Array, old_log_prob: Array) -> Array:
-    """r = exp(log pi - log pi_old), with the log ratio capped so that it stays finite."""
-    return xp.exp(xp.minimum(log_prob - old_log_prob, MAX_LOG_RATIO))
-
-
-def _masked(xp: Namespace, keep: Array, value: Array) -> Array:
-    # where, never a product: an infinite ratio times a zero mask would be nan.
-    return xp.where(keep, value, xp.zeros_like(value))
-
-
-def score_function_weights(
-    xp: Namespace,
-    *,
-    log_prob: Array,
-    old_log_prob: Array,
-    advantage: Array,
-    mask: Array,
-    bounds: Bounds | None = None,
-) -> Weights:
-    """REINFORCE: w = A (Williams 1992)."""
-    require_same_shape(log_prob=log_prob, advantage=advantage, mask=mask)
-    ratio = importance_ratio(xp, log_prob=log_prob, old_log_prob=old_log_prob)
-    return Weights(_masked(xp, mask, advantage), mask, ratio)
-
-
-def score_function_objective(
-    xp: Namespace,
-    *,
-    log_prob: Array,
-    old_log_prob: Array,
-    advantage: Array,
-    mask: Array,
-    bounds: Bounds | None = None,
-) -> Array:
-    """A log pi: right gradient, meaningless value."""
-    return _masked(xp, mask, advantage * log_prob)
-
-
-def ratio_weights(
-    xp: Namespace,
-    *,
-    log_prob: Array,
-    old_log_prob: Array,
-    advantage: Array,
-    mask: Array,
-    bounds: Bounds | None = None,
-) -> Weights:
-    """Plain importance ratio: w = r A (Kakade & Langford 2002; TRPO Eq. 14)."""
-    require_same_shape(log_prob=log_prob, advantage=advantage, mask=mask)
-    ratio = importance_ratio(xp, log_prob=log_prob, old_log_prob=old_log_prob)
-    return Weights(_masked(xp, mask, ratio * advantage), mask, ratio)
-
-
-def ratio_objective(
-    xp: Namespace,
-    *,
-    log_prob: Array,
-    old_log_prob: Array,
-    advantage: Array,
-    mask: Array,
-    bounds: Bounds | None = None,
-) -> Array:
-    """r A."""
-    ratio = importance_ratio(xp, log_prob=log_prob, old_log_prob=old_log_prob)
-    return _masked(xp, mask, ratio * advantage)
-
-
-def clipped_ratio_weights(
-    xp: Namespace,
-    *,
-    log_prob: Array,
-    old_log_prob: Array,
-    advantage: Array,
-    mask: Array,
-    bounds: Bounds,
-) -> Weights:
-    """PPO-clip: w = r A unless (A > 0 and r > hi) or (A < 0 and r < lo), then 0."""
-    require_same_shape(log_prob=log_prob, advantage=advantage, mask=mask)
-    lo, hi = bounds
-    ratio = importance_ratio(xp, log_prob=log_prob, old_log_prob=old_log_prob)
-    removed = ((advantage > 0) & (ratio > hi)) | ((advantage < 0) & (ratio < lo))
-    return Weights(_masked(xp, mask & ~removed, ratio * advantage), ~removed, ratio)
-
-
-def clipped_ratio_objective(
-    xp: Namespace,
-    *,
-    log_prob: Array,
-    old_log_prob: Array,
-    advantage: Array,
-    mask: Array,
-    bounds: Bounds,
-) -> Array:
-    """min(r A, clip(r, lo, hi) A) (PPO, arXiv:1707.06347 Eq. 7)."""
-    lo, hi = (xp.ones_like(log_prob) * bound for bound in bounds)
-    ratio = importance_ratio(xp, log_prob=log_prob, old_log_prob=old_log_prob)
-    clipped = xp.minimum(xp.maximum(ratio, lo), hi)
-    return _masked(xp, mask, xp.minimum(ratio * advantage, clipped * advantage))
-
-
-SCORE_FUNCTION = Surrogate(
-    "score_function", score_function_weights, score_function_objective, meaningful_value=False
-)
-RATIO = Surrogate("ratio", ratio_weights, ratio_objective)
-CLIPPED_RATIO = Surrogate(
-    "clipped_ratio", clipped_ratio_weights, clipped_ratio_objective, clips=True
-)
-
-
-def from_objective(
-    objective: Callable[..., Array],
-    name: str = "custom",
-    level: Literal["token", "sequence"] = "token",
-    clips: bool = False,
-) -> Surrogate:
-    """A surrogate from an objective alone: w is its derivative by autograd on the [B, T] arrays.
-
-    Args:
-        objective: (xp, *, log_prob, old_log_prob, advantage, mask, bounds) -> objective [B, T],
-            written with `xp` so that it runs on torch.
-        name: For messages and logs.
-        level: "sequence" when an element's objective depends on other elements of its row.
-        clips: Bounds are used; an element whose weight is exactly 0 although A is not then counts
-            as clipped.
-    """
-
     def weights(
+        self,
         xp: Namespace,
         *,
         log_prob: Array,
@@ -195,27 +98,130 @@ def from_objective(
         mask: Array,
         bounds: Bounds | None = None,
     ) -> Weights:
+        """Weights on grad log pi.
+
+        Raises:
+            ValueError: The arrays differ in shape.
+        """
+        e = _elements(xp, log_prob, old_log_prob, advantage, mask, bounds)
+        w, keep = self.weight_of(xp, e)
+        return Weights(_masked(xp, mask, w), keep, e.ratio)
+
+    def objective(
+        self,
+        xp: Namespace,
+        *,
+        log_prob: Array,
+        old_log_prob: Array,
+        advantage: Array,
+        mask: Array,
+        bounds: Bounds | None = None,
+    ) -> Array:
+        """The textbook objective per element, 0 where masked.
+
+        Raises:
+            ValueError: The arrays differ in shape.
+        """
+        e = _elements(xp, log_prob, old_log_prob, advantage, mask, bounds)
+        return _masked(xp, mask, self.objective_of(xp, e))
+
+
+def _elements(
+    xp: Namespace,
+    log_prob: Array,
+    old_log_prob: Array,
+    advantage: Array,
+    mask: Array,
+    bounds: Bounds | None,
+) -> Elements:
+    require_same_shape(log_prob=log_prob, old_log_prob=old_log_prob, advantage=advantage, mask=mask)
+    ratio = importance_ratio(xp, log_prob=log_prob, old_log_prob=old_log_prob)
+    return Elements(log_prob, old_log_prob, ratio, advantage, mask, bounds)
+
+
+def _masked(xp: Namespace, keep: Array, value: Array) -> Array:
+    # where, never a product: an infinite ratio times a zero mask would be nan.
+    return xp.where(keep, value, xp.zeros_like(value))
+
+
+def _score_function_weight(xp: Namespace, e: Elements) -> tuple[Array, Array]:
+    """REINFORCE: w = A (Williams 1992)."""
+    return e.advantage, e.mask
+
+
+def _score_function_objective(xp: Namespace, e: Elements) -> Array:
+    """A log pi: right gradient, meaningless value."""
+    return e.advantage * e.log_prob
+
+
+def _ratio_weight(xp: Namespace, e: Elements) -> tuple[Array, Array]:
+    """Plain importance ratio: w = r A (Kakade & Langford 2002; TRPO Eq. 14)."""
+    return e.ratio * e.advantage, e.mask
+
+
+def _ratio_objective(xp: Namespace, e: Elements) -> Array:
+    """r A."""
+    return e.ratio * e.advantage
+
+
+def _clipped_ratio_weight(xp: Namespace, e: Elements) -> tuple[Array, Array]:
+    """PPO-clip: w = r A unless (A > 0 and r > hi) or (A < 0 and r < lo), then 0."""
+    lo, hi = _bounds(e)
+    keep = ~(((e.advantage > 0) & (e.ratio > hi)) | ((e.advantage < 0) & (e.ratio < lo)))
+    return _masked(xp, keep, e.ratio * e.advantage), keep
+
+
+def _clipped_ratio_objective(xp: Namespace, e: Elements) -> Array:
+    """min(r A, clip(r, lo, hi) A) (PPO, arXiv:1707.06347 Eq. 7)."""
+    lo, hi = _bounds(e)
+    clipped = xp.minimum(xp.maximum(e.ratio, lo), hi)
+    return xp.minimum(e.ratio * e.advantage, clipped * e.advantage)
+
+
+def _bounds(e: Elements) -> Bounds:
+    assert e.bounds is not None, "Algorithm refuses a clipping surrogate without bounds"
+    return e.bounds
+
+
+SCORE_FUNCTION = Surrogate(
+    "score_function", _score_function_weight, _score_function_objective, meaningful_value=False
+)
+RATIO = Surrogate("ratio", _ratio_weight, _ratio_objective)
+CLIPPED_RATIO = Surrogate(
+    "clipped_ratio", _clipped_ratio_weight, _clipped_ratio_objective, clips=True
+)
+
+
+def from_objective(
+    objective: ObjectiveFunction,
+    name: str = "custom",
+    level: Literal["token", "sequence"] = "token",
+    clips: bool = False,
+) -> Surrogate:
+    """A surrogate from an objective alone: w is its derivative by autograd on the [B, T] arrays.
+
+    Args:
+        objective: (xp, elements) -> objective per element, written with `xp` so that it runs on
+            torch; only `log_prob` and `ratio` are differentiated.
+        name: For messages and logs.
+        level: "sequence" when an element's objective depends on other elements of its row.
+        clips: Bounds are used; an element whose weight is exactly 0 although A is not then counts
+            as clipped.
+    """
+
+    def weight_of(xp: Namespace, e: Elements) -> tuple[Array, Array]:
         import array_api_compat.torch as torch_namespace
         import torch
 
-        tensors = [torch.as_tensor(a) for a in (log_prob, old_log_prob, advantage, mask)]
-        leaf = tensors[0].detach().clone().requires_grad_(True)
+        log_prob, old_log_prob, advantage, mask = (
+            torch.as_tensor(a) for a in (e.log_prob, e.old_log_prob, e.advantage, e.mask)
+        )
+        leaf = log_prob.detach().clone().requires_grad_(True)
         with torch.enable_grad():
-            value = objective(
-                torch_namespace,
-                log_prob=leaf,
-                old_log_prob=tensors[1],
-                advantage=tensors[2],
-                mask=tensors[3],
-                bounds=bounds,
-            )
-            total = torch.where(tensors[3], value, torch.zeros_like(value)).sum()
+            inputs = _elements(torch_namespace, leaf, old_log_prob, advantage, mask, e.bounds)
+            total = _masked(torch_namespace, mask, objective(torch_namespace, inputs)).sum()
             (w,) = torch.autograd.grad(total, leaf)
-        w = torch.where(tensors[3], w, torch.zeros_like(w))
-        keep = (w != 0) | (tensors[2] == 0) if clips else torch.ones_like(tensors[3])
-        ratio = importance_ratio(xp, log_prob=log_prob, old_log_prob=old_log_prob)
-        if isinstance(log_prob, np.ndarray):
-            return Weights(w.numpy(), keep.numpy(), ratio)
-        return Weights(w, keep, ratio)
+        keep = (w != 0) | (advantage == 0) if clips else mask
+        return (w.numpy(), keep.numpy()) if isinstance(e.log_prob, np.ndarray) else (w, keep)
 
-    return Surrogate(name, weights, objective, level=level, clips=clips)
+    return Surrogate(name, weight_of, objective, level=level, clips=clips)

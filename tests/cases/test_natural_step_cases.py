@@ -9,9 +9,9 @@ from closeness import close, identical
 
 from redline.algorithms import registry
 from redline.algorithms.core.curvature import Trial, backtrack
+from redline.algorithms.core.natural import FisherSolve, NaturalGradient
 from redline.algorithms.core.penalties import Penalties
 from redline.algorithms.core.types import Batch, Evaluation
-from redline.algorithms.core.updates import FisherSolve, NaturalGradient
 
 NAMES = registry.names()
 

@@ -36,7 +36,7 @@ def test_case_7_shapes_that_would_broadcast_are_refused() -> None:
     inputs = {"old_log_prob": [0.0, 0.0], "log_prob": np.log([1.0, 1.1])}
     objective, _, _ = clipped(**inputs, advantage=[2.0, -1.0])
     close(objective.mean(), 0.45)
-    with pytest.raises(ValueError, match=r"one shape, got log_prob \(2,\), advantage \(2, 1\)"):
+    with pytest.raises(ValueError, match=r"one shape, got log_prob \(2,\), .*advantage \(2, 1\)"):
         clipped(**inputs, advantage=[[2.0], [-1.0]])
 
 

@@ -117,7 +117,7 @@ def test_an_objective_alone_gives_the_same_weights(name: str, library: str) -> N
     method, inputs = algorithm(name), elements(6)
     xp, others = as_library(library, inputs)
     derived = from_objective(
-        method.surrogate.objective, level=method.surrogate.level, clips=method.surrogate.clips
+        method.surrogate.objective_of, level=method.surrogate.level, clips=method.surrogate.clips
     )
     actual = derived.weights(xp, **others._asdict(), bounds=bounds(name))
     expected = weigh(name, xp, others)

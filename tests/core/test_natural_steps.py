@@ -18,11 +18,11 @@ from closeness import close, identical
 from torch_reference import reference
 
 from redline.algorithms.core.curvature import dense_matrix
+from redline.algorithms.core.natural import FisherSolve, NaturalGradient, TrustRegion
 from redline.algorithms.core.objective import Objective
 from redline.algorithms.core.penalties import Penalties
-from redline.algorithms.core.surrogates import RATIO, Surrogate, ratio_objective, ratio_weights
+from redline.algorithms.core.surrogates import RATIO, Elements, Surrogate
 from redline.algorithms.core.types import Batch, Metrics, Progress
-from redline.algorithms.core.updates import FisherSolve, NaturalGradient, TrustRegion
 from redline.envs.policies import MLPPolicy
 
 SPACES = tuple(DISTRIBUTIONS)
@@ -158,18 +158,17 @@ def test_a_step_that_the_limit_forbids_is_shortened(space: str) -> None:
     assert min(fractions) < 1.0
 
 
-def falling_weights(xp: Any, **inputs: Any) -> Any:
-    weights = ratio_weights(xp, **inputs)
-    return weights._replace(w=-weights.w)
+def falling_weight(xp: Any, e: Elements) -> Any:
+    return -e.ratio * e.advantage, e.mask
 
 
-def nan_objective(xp: Any, **inputs: Any) -> Any:
-    return ratio_objective(xp, **inputs) * xp.nan
+def nan_objective(xp: Any, e: Elements) -> Any:
+    return e.ratio * xp.nan
 
 
 ADVERSARIES = {
-    "downhill": Surrogate("downhill", falling_weights, ratio_objective),
-    "nan value": Surrogate("nan value", ratio_weights, nan_objective),
+    "downhill": Surrogate("downhill", falling_weight, RATIO.objective_of),
+    "nan value": Surrogate("nan value", RATIO.weight_of, nan_objective),
 }
 
 
