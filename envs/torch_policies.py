@@ -100,8 +100,8 @@ class TorchPolicy(AutogradPolicy):
     @torch.no_grad()
     def act(self, observation: Array, rng: np.random.Generator | None) -> Array:
         """Numpy actions for numpy observations [N, ...]; the mode when `rng` is None."""
-        output = self.module(self._input(observation))
-        raw = tuple(host(part) for part in (output, *self._free))
+        output = self.module(self.as_input(observation))
+        raw = tuple(host(part) for part in (output, *self.free))
         if rng is None:
             return self.distribution.mode(raw)
         return self.distribution.sample(raw, rng)
