@@ -17,6 +17,8 @@ from redline.algorithms.core.types import Array, Batch, Evaluation, Metrics
 # Fixed for every method, so that "outside" means the same for all of them.
 BAND = (0.8, 1.2)
 _QUANTILES = (1, 5, 50, 90, 95, 99)
+# exp(300)^2 is still finite, so that means and spreads of ratios are numbers whatever happens.
+_MAX_LOG_RATIO = 300.0
 
 
 class Recorder:
@@ -51,7 +53,7 @@ class Recorder:
         high = np.count_nonzero(removed & positive) / count
         total = np.count_nonzero(removed) / count
         return {
-            "train/approx_kl": float(np.mean(np.expm1(log_ratio) - log_ratio)),
+            "train/approx_kl": approx_kl(log_ratio),
             "train/clip_fraction": total,
             "train/clip_fraction_high": high,
             "train/clip_fraction_low": total - high,
@@ -66,7 +68,7 @@ def _joined(parts: list[Array]) -> np.ndarray:
 
 def approx_kl(log_ratio: Array) -> float:
     """k3 = mean(e^x - 1 - x) over the elements, x = log pi - log pi_old; never negative."""
-    x = host(log_ratio).astype(np.float64)
+    x = np.minimum(host(log_ratio).astype(np.float64), _MAX_LOG_RATIO)
     return float(np.mean(np.expm1(x) - x)) if x.size else 0.0
 
 
@@ -82,7 +84,7 @@ def after_update(batch: Batch, evaluation: Evaluation, kl: Array) -> Metrics:
     log_ratio = host(evaluation.log_prob - batch.old_log_prob)[mask].astype(np.float64)
     advantage = host(batch.advantage)[mask].astype(np.float64)
     divergence = host(kl)[mask]
-    ratio = np.exp(np.minimum(log_ratio, 700.0))
+    ratio = np.exp(np.minimum(log_ratio, _MAX_LOG_RATIO))
     outside = np.count_nonzero(ratio < BAND[0]) + np.count_nonzero(ratio > BAND[1])
     metrics = {
         "train/kl": float(divergence.mean()),
