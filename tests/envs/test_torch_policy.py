@@ -151,12 +151,15 @@ def test_padding_is_inert(space: str) -> None:
     batch = on(policy, make_batch(make_policy(DISTRIBUTIONS[space])))
     objective = objective_of(algorithm("ppo"), Penalties(0.1, 0.2, "k3"))
 
-    def fill(tensor: Any) -> Any:
+    def fill(tensor: Any, value: float = 1e6) -> Any:
         mask = batch.mask.reshape(batch.mask.shape + (1,) * (tensor.ndim - 2))
-        return torch.where(mask, tensor, torch.full_like(tensor, 10**6))
+        return torch.where(mask, tensor, torch.full_like(tensor, value))
 
     dirty = Batch(
-        *map(fill, (batch.observation, batch.action, batch.old_log_prob, batch.advantage)),
+        fill(batch.observation),
+        fill(batch.action, float("inf") if space == "gaussian" else 1e6),
+        fill(batch.old_log_prob),
+        fill(batch.advantage),
         batch.mask,
         tuple(map(fill, batch.reference)),
         fill(batch.anchor_log_prob),

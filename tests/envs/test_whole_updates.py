@@ -13,6 +13,9 @@ from redline.algorithms import registry
 from redline.algorithms.core.learner import Algorithm, Learner
 from redline.algorithms.core.types import Need, Progress
 from redline.benchmark import checkpoint
+from redline.benchmark.arguments import resolve
+from redline.benchmark.errors import BadInput
+from redline.benchmark.train import train
 from redline.envs.sampler import SamplerSettings
 from redline.envs.tasks import control_task
 from redline.envs.track import ControlTrack, NetworkSettings, control_track
@@ -131,6 +134,18 @@ def test_a_torch_learner_goes_on_from_its_checkpoint(name: str, tmp_path: Path) 
     expected, metrics = (one.update(rollouts[1], START) for one in (learner, again))
     assert metrics == expected
     identical(fresh.policy.parameters, track.policy.parameters)
+
+
+def test_a_run_takes_the_torch_policy_and_refuses_a_missing_device(tmp_path: Path) -> None:
+    settings = ["--task=ToyMatch-v0", "--steps=60", "--evals=1", "--n-steps=16"]
+    returns = [
+        train(resolve("ppo", [*settings, "--policy", kind]), tmp_path / kind) for kind in KINDS
+    ]
+    assert returns[0] == returns[1]
+    resolved = resolve("ppo", [*settings, "--policy", "torch", "--device", "cuda:99"])
+    with pytest.raises(BadInput, match="device 'cuda:99' cannot be used: "):
+        train(resolved, tmp_path / "none")
+    assert not (tmp_path / "none").exists()
 
 
 PLUGIN = '''
