@@ -1,0 +1,219 @@
+"""Runs on disk as tables: one row per run, per evaluation, per update."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from redline.benchmark.config import NOT_HASHED
+from redline.benchmark.errors import BadInput
+from redline.benchmark.loggers import read_rows
+from redline.benchmark.matrix import RECORD, read_record
+from redline.benchmark.runs import find_runs, variant_name
+
+DETERMINISTIC = "eval/mean_reward"
+STOCHASTIC = "eval/mean_reward_stochastic"
+KL = "train/kl"
+CLIP_FRACTION = "train/clip_fraction"
+
+_EVALS = ("step", DETERMINISTIC, STOCHASTIC)
+_UPDATES = ("step", KL, CLIP_FRACTION, "time/fps")
+_KEY = ("task", "method", "seed")
+_RUNS = (
+    *_KEY,
+    "status",
+    "final",
+    "stochastic",
+    "best",
+    "area",
+    "untrained",
+    "steps",
+    "seconds",
+    "fps",
+    "peak_mb",
+    "hash",
+    "path",
+    "error",
+)
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything at or below a folder.
+
+    Attributes:
+        runs: One row per run, those included that failed or that a matrix still lacks. Rewards are
+            nan unless the run is done: `final` and `stochastic` of the last evaluation, `best`
+            deterministic one, `area` under the deterministic curve divided by its length in steps,
+            `untrained` the stochastic one at step 0. `seconds` is wall time, `fps` training steps
+            per second, `peak_mb` MiB.
+        evals: Columns task, method, seed, step, eval/*; runs that are done.
+        updates: Columns task, method, seed, step and a few of metrics.jsonl; runs that are done.
+        records: run.json of every run.
+        matrices: matrix.json of every matrix.
+        notes: What was left out and why, in sentences.
+    """
+
+    runs: pd.DataFrame
+    evals: pd.DataFrame
+    updates: pd.DataFrame
+    records: Sequence[Mapping[str, Any]]
+    matrices: Sequence[Mapping[str, Any]]
+    notes: Sequence[str]
+
+    @property
+    def tasks(self) -> list[str]:
+        """Task names, in the order of the tables."""
+        return list(self.runs["task"].unique())
+
+    @property
+    def methods(self) -> list[str]:
+        """Method names, in the order of the tables."""
+        return list(self.runs["method"].unique())
+
+
+def load(root: Path) -> Results:
+    """Read all runs at or below a folder.
+
+    A file that was cut short counts up to the cut, and a run that is found twice counts once.
+
+    Raises:
+        BadInput: No such folder, or no run in it.
+    """
+    if not root.is_dir():
+        raise BadInput(f"{root} is not a folder of runs")
+    matrices = {path.parent: read_record(path.parent) for path in sorted(root.rglob(RECORD))}
+    planned = {
+        (folder / path).relative_to(root).as_posix(): cell
+        for folder, record in matrices.items()
+        for path, cell in record.get("cells", {}).items()
+    }
+    records, notes = _read_all(root)
+    if not records and not planned:
+        raise BadInput(f"{root} holds no run: there is no run.json at or below it")
+    names = _method_names(list(records.values()))
+    runs, evals, updates = [], [], []
+    for (path, data), name in zip(records.items(), names, strict=True):
+        key = {"task": data["run"]["task"], "method": name, "seed": data["run"]["seed"]}
+        evaluations = _columns(root / path / "eval.jsonl", _EVALS)
+        metrics = _columns(root / path / "metrics.jsonl", _UPDATES)
+        runs.append({**key, "path": path, **_run(data, evaluations, metrics)})
+        if data["status"] == "done":
+            evals.append(evaluations.assign(**key))
+            updates.append(metrics.assign(**key))
+    runs += [
+        {**_planned_key(cell), "path": path, "status": "missing"}
+        for path, cell in planned.items()
+        if path not in records
+    ]
+    order = [str(cell["variant"]) for cell in planned.values()]
+    return Results(
+        _sorted(pd.DataFrame(runs, columns=list(_RUNS)), order),
+        pd.concat(evals) if evals else pd.DataFrame(columns=[*_EVALS, *_KEY]),
+        pd.concat(updates) if updates else pd.DataFrame(columns=[*_UPDATES, *_KEY]),
+        list(records.values()),
+        list(matrices.values()),
+        notes,
+    )
+
+
+def _read_all(root: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Path below `root` -> run.json, and what could not be used."""
+    records: dict[str, dict[str, Any]] = {}
+    first: dict[str, str] = {}
+    notes = []
+    for folder, data in find_runs(root):
+        path = folder.relative_to(root).as_posix()
+        if data is None:
+            notes.append(f"{path}: run.json cannot be read; the run counts as missing")
+        elif data["hash"] in first:
+            notes.append(f"{path}: the same run as {first[data['hash']]}, counted once")
+        else:
+            first[data["hash"]] = path
+            records[path] = data
+    return records, notes
+
+
+def _columns(path: Path, names: Sequence[str]) -> pd.DataFrame:
+    """Some numbers of a JSON-lines file; null and absent ones become nan."""
+    rows = [row for row in read_rows(path) if isinstance(row, dict) and "step" in row]
+    return pd.DataFrame(rows, columns=list(names)).apply(pd.to_numeric, errors="coerce")
+
+
+def _run(data: Mapping[str, Any], evals: pd.DataFrame, updates: pd.DataFrame) -> dict[str, Any]:
+    row = {
+        "status": data["status"],
+        "error": data.get("error"),
+        "hash": data["hash"],
+        "seconds": data.get("wall_seconds"),
+        "peak_mb": data.get("peak_memory_mb"),
+    }
+    if len(updates):
+        row |= {"steps": updates["step"].iloc[-1], "fps": updates["time/fps"].iloc[-1]}
+    if data["status"] != "done" or not len(evals):
+        return row
+    return row | {
+        "final": evals[DETERMINISTIC].iloc[-1],
+        "stochastic": evals[STOCHASTIC].iloc[-1],
+        "best": evals[DETERMINISTIC].max(),
+        "area": _area(evals["step"].to_numpy(), evals[DETERMINISTIC].to_numpy()),
+        "untrained": evals[STOCHASTIC].iloc[0],
+    }
+
+
+def _area(step: Any, reward: Any) -> float:
+    """Mean height of the curve by the trapezoid rule; points that are nan are skipped."""
+    finite = np.isfinite(reward)
+    step, reward = step[finite], reward[finite]
+    if len(step) < 2:
+        return float("nan")
+    return float(np.trapezoid(reward, step) / (step[-1] - step[0]))
+
+
+def _planned_key(cell: Mapping[str, Any]) -> dict[str, Any]:
+    return {"task": cell["task"], "method": cell["variant"], "seed": cell["seed"]}
+
+
+def _method_names(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A name for every run, equal for runs that differ in nothing but the seed.
+
+    It is the variant's name; where that stands for several settings (a folder above two suites),
+    the settings that differ are added.
+    """
+    plain = [variant_name(data["algo"], data.get("overrides", {})) for data in records]
+    settings = [_settings(data) for data in records]
+    groups: dict[tuple[str, str], list[int]] = {}
+    for i, (name, data) in enumerate(zip(plain, records, strict=True)):
+        groups.setdefault((data["run"]["task"], name), []).append(i)
+    names = list(plain)
+    for (_, name), members in groups.items():
+        keys = sorted({key for i in members for key in settings[i]})
+        differ = [key for key in keys if len({settings[i].get(key) for i in members}) > 1]
+        for i in members if differ else ():
+            values = ", ".join(f"{key}={settings[i].get(key)}" for key in differ)
+            names[i] = f"{name} ({values})"
+    return names
+
+
+def _settings(data: Mapping[str, Any]) -> dict[str, str]:
+    """Everything that is computed, the seed apart, as text."""
+    run = {k: v for k, v in data["run"].items() if k not in (*NOT_HASHED, "seed", "task")}
+    return {key: json.dumps(value) for key, value in {**run, **data["recipe"]}.items()}
+
+
+def _sorted(runs: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:
+    """Tasks by name; methods as the suite lists them, others after them by name; then seeds."""
+    place = {name: i for i, name in reversed(list(enumerate(order)))}
+    last = len(order)
+    rank = runs["method"].map(lambda name: place.get(name, last))
+    return (
+        runs.assign(rank=rank)
+        .sort_values(["task", "rank", "method", "seed"], ignore_index=True)
+        .drop(columns="rank")
+    )
