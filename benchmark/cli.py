@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from redline.benchmark import threads
 
@@ -14,32 +16,42 @@ from redline.benchmark.errors import BadInput, unknown  # noqa: E402
 USAGE = """\
 redline: a benchmark suite for policy optimisation.
 
-  redline run ALGO --task TASK [settings]   train one run          (redline run ppo --help)
+  redline run ALGO --task TASK [settings]   train one run
+  redline matrix SUITE [--jobs N]           train every run of a suite that is missing
+  redline report DIR [--baseline ALGO]      tables and curves of all runs below a folder
+  redline eval RUN [--episodes N]           play a trained policy
+  redline list [algorithms|tasks|suites]    what there is to run
+
+COMMAND --help lists its settings; redline run ppo --help those of an algorithm.
 """
 
-
-def _run(arguments: Sequence[str]) -> int:
-    from redline.benchmark.commands import run
-
-    return run.main(arguments)
-
-
-COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"run": _run}
+COMMANDS = ("run", "matrix", "report", "eval", "list")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; gives the exit code (0 ok, 1 failed cells, 2 bad input)."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    # For tasks given as module:Env-v0; last, so that a file here replaces no installed module.
+    if "" not in sys.path:
+        sys.path.append("")
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(USAGE, end="")
         return 0
     try:
         if arguments[0] not in COMMANDS:
             raise unknown("command", arguments[0], COMMANDS)
-        return COMMANDS[arguments[0]](arguments[1:])
+        # Only the module of the command itself is imported.
+        module = importlib.import_module(f"redline.benchmark.commands.{arguments[0]}")
+        code: int = module.main(arguments[1:])
+        sys.stdout.flush()
+        return code
     except BadInput as error:
         print(f"redline: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("redline: interrupted; what was written is kept", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; the interpreter must not try to flush the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1

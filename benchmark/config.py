@@ -41,7 +41,7 @@ Count = Annotated[
 ]
 
 # They say where and how a run is written or found, not what is computed.
-_NOT_HASHED = ("out", "overwrite", "tensorboard", "plugin")
+NOT_HASHED = ("out", "overwrite", "tensorboard", "plugin")
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Resolved:
     def hash(self) -> str:
         """Identity of what is computed: equal settings give equal hashes."""
         data = self.to_json()
-        for name in _NOT_HASHED:
+        for name in NOT_HASHED:
             del data["run"][name]
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 

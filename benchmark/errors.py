@@ -16,3 +16,17 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> BadInput:
     near = difflib.get_close_matches(name, options, n=3, cutoff=0.4)
     hint = f"nearest: {', '.join(near)}" if near else f"known: {', '.join(options)}"
     return BadInput(f"unknown {kind} {name!r}; {hint}")
+
+
+def describe(error: BaseException) -> str:
+    """One text for an exception, its type named unless it is one of ours, which say enough."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    kind = type(error)
+    text = str(error)
+    return text if kind.__module__.startswith("redline.") else f"{kind.__name__}: {text}"
+
+
+def first_line(text: str) -> str:
+    """What of an error fits into a list."""
+    return text.partition("\n")[0]

@@ -85,10 +85,14 @@ def option(arguments: Sequence[str], name: str) -> list[str]:
 
 
 def flat_types(kind: Any, prefix: str = "") -> dict[str, Any]:
-    """Dotted name -> type of every leaf of a nested dataclass."""
+    """Dotted name -> type of every leaf of a nested dataclass that is a flag."""
+    import tyro
+
     hints = get_type_hints(kind, include_extras=True)
     leaves: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
+        if tyro.conf.Positional in getattr(hints[field.name], "__metadata__", ()):
+            continue
         hint = _plain(hints[field.name])
         if dataclasses.is_dataclass(hint):
             leaves |= flat_types(hint, f"{prefix}{field.name}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.metadata
 import json
 import os
@@ -15,11 +16,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from redline.benchmark.config import Resolved
+from redline.benchmark.config import NOT_HASHED, Resolved
 from redline.benchmark.errors import BadInput
 from redline.benchmark.loggers import JsonLines, TensorBoard
 
-STATUS = ("running", "done", "failed")
 _PACKAGES = (
     "redline-rl",
     "numpy",
@@ -51,20 +51,19 @@ def run_path(root: Path, resolved: Resolved) -> Path:
 
 
 def read_run(folder: Path) -> dict[str, Any] | None:
-    """run.json of a run folder, None where there is none or it cannot be read."""
+    """run.json of a run folder, None where there is none or it is no record of a run."""
     try:
-        data: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError):
+        data: Any = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return None
-    return data
+    known = isinstance(data, dict) and {"status", "hash", "algo", "recipe", "run"} <= data.keys()
+    return data if known else None
 
 
-def find_runs(root: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """All run folders at or below `root`, sorted by path, with their run.json."""
+def find_runs(root: Path) -> Iterator[tuple[Path, dict[str, Any] | None]]:
+    """All run folders at or below `root`, sorted by path, with what `read_run` gives."""
     for path in sorted(root.rglob("run.json")):
-        data = read_run(path.parent)
-        if data is not None:
-            yield path.parent, data
+        yield path.parent, read_run(path.parent)
 
 
 def is_done(folder: Path, resolved: Resolved) -> bool:
@@ -90,11 +89,12 @@ def _difference(data: Mapping[str, Any], resolved: Resolved) -> str:
     for part in ("recipe", "run"):
         for key, value in now[part].items():
             before = data[part].get(key)
-            if before != value and key not in ("out", "overwrite", "plugin", "tensorboard"):
+            if before != value and key not in NOT_HASHED:
                 changes.append(f"{key} {before} -> {value}")
     return ", ".join(changes) or "written by another version"
 
 
+@functools.cache
 def _git_state() -> str | None:
     """Commit of the checkout that this package lies in, None where it is installed elsewhere."""
     root = Path(__file__).resolve().parents[1]
@@ -108,6 +108,7 @@ def _git_state() -> str | None:
     return found.stdout.strip()
 
 
+@functools.cache
 def _versions() -> dict[str, str]:
     versions = {"python": platform.python_version()}
     for name in _PACKAGES:
@@ -133,6 +134,43 @@ def peak_memory_mb() -> float:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+def _write(folder: Path, resolved: Resolved, status: str, started: float, **more: Any) -> None:
+    """run.json, replaced in one step."""
+    data = {
+        "status": status,
+        "hash": resolved.hash,
+        **resolved.to_json(),
+        "overrides": dict(resolved.overrides),
+        "versions": _versions(),
+        "git": _git_state(),
+        "host": {
+            "machine": platform.machine(),
+            "system": platform.system(),
+            "cpus": os.cpu_count(),
+        },
+        "started": started,
+        "wall_seconds": time.time() - started,
+        **more,
+    }
+    temporary = folder / ".run.json.tmp"
+    temporary.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    temporary.replace(folder / "run.json")
+
+
+def record_failure(folder: Path, resolved: Resolved, error: str, trace: str) -> None:
+    """Mark a run as failed whose process could not do so itself, because it is gone.
+
+    Raises:
+        OSError: The folder cannot be written.
+    """
+    before = read_run(folder)
+    if before is not None and (before["status"], before.get("error")) == ("failed", error):
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    started = before["started"] if before is not None else time.time()
+    _write(folder, resolved, "failed", started, error=error, traceback=trace)
+
+
 class RunFolder:
     """The files of a run while it is written.
 
@@ -151,8 +189,7 @@ class RunFolder:
             folder.mkdir(parents=True, exist_ok=True)
             for name in (*_FILES, *(path.name for path in folder.glob("events.out.tfevents.*"))):
                 (folder / name).unlink(missing_ok=True)
-            self._git = _git_state()
-            self._write("running")
+            _write(folder, resolved, "running", self._started)
             self._metrics = JsonLines(folder / "metrics.jsonl")
             self._eval = JsonLines(folder / "eval.jsonl")
         except OSError as error:
@@ -160,27 +197,6 @@ class RunFolder:
         wanted = resolved.run.tensorboard
         self._tensorboard = TensorBoard(folder, resolved.run.steps) if wanted else None
         reset_peak_memory()
-
-    def _write(self, status: str, **more: Any) -> None:
-        data = {
-            "status": status,
-            "hash": self._resolved.hash,
-            **self._resolved.to_json(),
-            "overrides": dict(self._resolved.overrides),
-            "versions": _versions(),
-            "git": self._git,
-            "host": {
-                "machine": platform.machine(),
-                "system": platform.system(),
-                "cpus": os.cpu_count(),
-            },
-            "started": self._started,
-            "wall_seconds": time.time() - self._started,
-            **more,
-        }
-        temporary = self.folder / ".run.json.tmp"
-        temporary.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-        temporary.replace(self.folder / "run.json")
 
     def log(self, step: int, update: int, metrics: Mapping[str, float]) -> None:
         """One row of metrics.jsonl."""
@@ -200,4 +216,11 @@ class RunFolder:
         self._eval.close()
         if self._tensorboard is not None:
             self._tensorboard.close()
-        self._write(status, peak_memory_mb=round(peak_memory_mb(), 1), **more)
+        _write(
+            self.folder,
+            self._resolved,
+            status,
+            self._started,
+            peak_memory_mb=round(peak_memory_mb(), 1),
+            **more,
+        )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,8 +12,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from redline.benchmark.arguments import resolve
 from redline.benchmark.config import Resolved
-from redline.benchmark.errors import BadInput
-from redline.benchmark.runs import is_done, run_path
+from redline.benchmark.errors import BadInput, describe
+from redline.benchmark.runs import is_done, record_failure, run_path
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -31,7 +33,15 @@ def main(arguments: Sequence[str]) -> int:
     if not resolved.run.overwrite and is_done(folder, resolved):
         print(f"{folder} is complete already; --overwrite trains it again")
         return 0
-    last = _train(resolved, folder)
+    try:
+        last = _train(resolved, folder)
+    except BadInput:
+        raise
+    except Exception as error:
+        record_failure(folder, resolved, describe(error), traceback.format_exc())
+        where = f"{folder / 'run.json'} holds the traceback"
+        print(f"redline: the run failed: {describe(error)} ({where})", file=sys.stderr)
+        return 1
     for name, value in last.items():
         print(f"{name} {value:.1f}")
     print(f"run: {folder}")

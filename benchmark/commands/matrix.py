@@ -1,0 +1,114 @@
+"""`redline matrix`: train what a suite still lacks."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from redline.benchmark import matrix, suite
+from redline.benchmark.config import Count
+from redline.benchmark.errors import BadInput, first_line
+from redline.benchmark.launchers import Outcome
+from redline.benchmark.parsing import parse
+from redline.benchmark.suite import Cell
+
+_DESCRIPTION = (
+    "Train every run of a suite that is missing, failed or incomplete. Running it again continues."
+)
+
+
+@dataclass(frozen=True)
+class MatrixConfig:
+    """Settings of `redline matrix`.
+
+    Attributes:
+        suite: A shipped suite (`redline list suites`) or a .toml file.
+        jobs: Runs at the same time, each on one thread; best is the number of cores.
+        out: Folder of the results; None: results/<suite>.
+        seeds: Instead of the suite's seeds.
+        steps: Instead of the suite's budget.
+        overwrite: Replace runs that are there with other settings.
+        dry_run: List the runs and what would be done, and end.
+    """
+
+    suite: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="SUITE")] = None
+    jobs: Count = 1
+    out: Path | None = None
+    seeds: tuple[Count, ...] | None = None
+    steps: Count | None = None
+    overwrite: bool = False
+    dry_run: bool = False
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Train a matrix and print its table; 1 when a cell failed."""
+    config = parse(MatrixConfig, arguments, prog="redline matrix", description=_DESCRIPTION)
+    if config.suite is None:
+        raise BadInput("say which suite: redline matrix SUITE (redline list suites shows them)")
+    if config.jobs < 1:
+        raise BadInput(f"jobs must be at least 1, got {config.jobs}")
+    chosen = suite.read(config.suite)
+    root = config.out or Path("results") / chosen.name
+    cells = suite.cells(chosen, root, config.seeds, config.steps)
+    matrix.check_tasks(cells)
+    plan = matrix.plan(cells, config.overwrite)
+    if config.dry_run:
+        return _list(plan)
+    with matrix.claim(root):
+        matrix.record(root, chosen, cells, shlex.join(["redline", "matrix", *arguments]))
+        try:
+            outcomes = _train(plan, config.jobs)
+        except KeyboardInterrupt:
+            print(
+                "redline: interrupted; finished runs are kept, and the same command continues",
+                file=sys.stderr,
+            )
+            return 130
+    _print_table(root)
+    failed = {cell: outcome for cell, outcome in outcomes.items() if outcome.error is not None}
+    _print_failures(failed)
+    print(f"results: {root} ({len(cells) - len(failed)} of {len(cells)} runs complete)")
+    return 1 if failed else 0
+
+
+def _list(plan: matrix.Plan) -> int:
+    for state, cells in (("done", plan.done), ("to do", plan.todo)):
+        for cell in cells:
+            print(f"{state:6}{cell.name}  {cell.folder}")
+    print(f"{len(plan.done)} done, {len(plan.todo)} to do; nothing was trained")
+    return 0
+
+
+def _train(plan: matrix.Plan, jobs: int) -> Mapping[Cell, Outcome]:
+    from redline.benchmark.progress import MatrixProgress
+
+    console = Console(stderr=True)
+    if plan.done:
+        print(f"{len(plan.done)} runs are complete already", file=sys.stderr)
+    if not plan.todo:
+        return {}
+    with MatrixProgress(plan.todo, console) as progress:
+        return matrix.execute(plan.todo, jobs, progress)
+
+
+def _print_table(root: Path) -> None:
+    from redline.benchmark.records import load
+    from redline.benchmark.tables import overview, show
+
+    show(overview(load(root)))
+
+
+def _print_failures(failed: Mapping[Cell, Outcome]) -> None:
+    if not failed:
+        return
+    print(f"{len(failed)} failed (run.json holds the traceback; running again retries them):")
+    for cell, outcome in failed.items():
+        assert outcome.error is not None
+        print(f"  {cell.name}: {first_line(outcome.error)}")

@@ -1,0 +1,251 @@
+"""Suites: TOML files that name tasks, seeds, methods and settings, turned into cells.
+
+```toml
+question = "Does a wider upper bound help PPO?"
+tasks = ["CartPole-v1"]
+seeds = [0, 1, 2]
+algorithms = ["reinforce", "ppo"]     # each as it is
+plugin = ["mine.py"]                  # files that register more, relative to the suite
+
+[settings]                            # for every cell; names as on the command line
+steps = 100_000
+
+[[variants]]                          # one more row of the table each
+algorithm = "ppo"
+tasks = ["CartPole-v1"]               # optional: on these tasks only
+settings = { "clip.high" = 0.28 }
+```
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from redline.benchmark.arguments import resolve, to_arguments
+from redline.benchmark.config import Resolved
+from redline.benchmark.errors import BadInput, unknown
+from redline.benchmark.runs import run_path, variant_name
+
+_SUITE_KEYS = ("question", "tasks", "seeds", "algorithms", "plugin", "settings", "variants")
+_VARIANT_KEYS = ("algorithm", "tasks", "settings")
+# A suite says these in its own keys, or its command line does.
+_NO_SETTINGS = ("task", "seed", "out", "overwrite", "plugin")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A row of the table: a method with its settings.
+
+    Attributes:
+        algorithm: Name of the recipe.
+        settings: Dotted overrides, those of the whole suite included.
+        tasks: Where it runs.
+    """
+
+    algorithm: str
+    settings: Mapping[str, Any]
+    tasks: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A matrix of runs as its file describes it.
+
+    Attributes:
+        name: Name of the file.
+        question: What the report shall answer, "" where the file does not say.
+        tasks: Task names.
+        seeds: Reported seeds.
+        variants: Methods.
+        plugin: Files that register more methods.
+    """
+
+    name: str
+    question: str
+    tasks: Sequence[str]
+    seeds: Sequence[int]
+    variants: Sequence[Variant]
+    plugin: Sequence[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One run of a matrix.
+
+    Attributes:
+        resolved: Its settings.
+        folder: Where it is written.
+    """
+
+    resolved: Resolved
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """Variant, task and seed."""
+        run = self.resolved.run
+        return f"{self.variant} {run.task} seed={run.seed}"
+
+    @property
+    def variant(self) -> str:
+        """The method with what differs from its preset."""
+        return variant_name(self.resolved.algo, self.resolved.overrides)
+
+
+def shipped() -> dict[str, Any]:
+    """Name -> file of every suite that comes with the package."""
+    folder = files("redline.benchmark") / "suites"
+    found = (entry for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    return {entry.name.removesuffix(".toml"): entry for entry in sorted(found, key=str)}
+
+
+def read(name: str) -> Suite:
+    """A shipped suite by name, or a file that ends in .toml.
+
+    Raises:
+        BadInput: No such suite, or one that does not follow the format above.
+    """
+    if name.endswith(".toml"):
+        source: Any = Path(name)
+    else:
+        known = shipped()
+        if name not in known:
+            raise unknown("suite", name, known)
+        source = known[name]
+    try:
+        data = tomllib.loads(source.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput(f"cannot read suite {name}: {error.strerror}") from error
+    except ValueError as error:  # also bytes that are no text
+        raise BadInput(f"suite {name} is not valid TOML: {error}") from error
+    try:
+        return _suite(Path(name).stem, Path(name).parent, data)
+    except BadInput as error:
+        raise BadInput(f"suite {name}: {error}") from error
+
+
+def cells(
+    suite: Suite, root: Path, seeds: Sequence[int] | None = None, steps: int | None = None
+) -> list[Cell]:
+    """Every run of a suite, all methods' first seeds first.
+
+    Args:
+        suite: What to run.
+        root: Folder of the results.
+        seeds: Instead of the suite's.
+        steps: Instead of the suite's, for every cell.
+
+    Raises:
+        BadInput: A setting does not fit its method, or two cells are the same.
+    """
+    seeds = suite.seeds if seeds is None else _seeds(seeds)
+    rows = [
+        _resolve(suite, variant, task, steps)
+        for task in suite.tasks
+        for variant in suite.variants
+        if task in variant.tasks
+    ]
+    found: dict[Path, Cell] = {}
+    for seed in seeds:
+        for row in rows:
+            resolved = dataclasses.replace(row, run=dataclasses.replace(row.run, seed=seed))
+            cell = Cell(resolved, run_path(root, resolved))
+            if cell.folder in found:
+                raise BadInput(f"suite {suite.name} lists {cell.name} twice")
+            found[cell.folder] = cell
+    return list(found.values())
+
+
+def _resolve(suite: Suite, variant: Variant, task: str, steps: int | None) -> Resolved:
+    settings = {**variant.settings, **({} if steps is None else {"steps": steps})}
+    arguments = to_arguments({"task": task, **settings})
+    if suite.plugin:
+        arguments += to_arguments({"plugin": suite.plugin})
+    try:
+        return resolve(variant.algorithm, arguments)
+    except BadInput as error:
+        where = f"suite {suite.name}, {variant.algorithm} on {task}"
+        raise BadInput(f"{where}: {error}") from error
+
+
+def _suite(name: str, folder: Path, data: Mapping[str, Any]) -> Suite:
+    _check_keys("key", data, _SUITE_KEYS)
+    tasks = _names("tasks", data.get("tasks"))
+    common = _settings(data.get("settings", {}))
+    algorithms = _names("algorithms", data["algorithms"]) if "algorithms" in data else []
+    variants = [Variant(algorithm, common, tasks) for algorithm in algorithms]
+    extra = data.get("variants", [])
+    if not isinstance(extra, list) or not all(isinstance(entry, dict) for entry in extra):
+        raise BadInput("variants must be tables: [[variants]]")
+    variants += [_variant(entry, common, tasks) for entry in extra]
+    if not variants:
+        raise BadInput("algorithms or [[variants]] must name at least one method")
+    plugin = _names("plugin", data["plugin"]) if "plugin" in data else []
+    return Suite(
+        name,
+        str(data.get("question", "")),
+        tasks,
+        _seeds(data.get("seeds")),
+        variants,
+        [str(folder / path) for path in plugin],
+    )
+
+
+def _variant(entry: Mapping[str, Any], common: Mapping[str, Any], tasks: Sequence[str]) -> Variant:
+    _check_keys("key of [[variants]]", entry, _VARIANT_KEYS)
+    algorithm = entry.get("algorithm")
+    if not isinstance(algorithm, str):
+        raise BadInput(f"a variant needs the name of an algorithm, got {algorithm!r}")
+    own = _names("tasks", entry["tasks"]) if "tasks" in entry else tasks
+    for task in own:
+        if task not in tasks:
+            raise unknown(f"task of variant {algorithm}", task, tasks)
+    return Variant(algorithm, {**common, **_settings(entry.get("settings", {}))}, own)
+
+
+def _check_keys(kind: str, data: Mapping[str, Any], known: Sequence[str]) -> None:
+    for key in data:
+        if key not in known:
+            raise unknown(kind, key, known)
+
+
+def _names(key: str, value: Any) -> list[str]:
+    if not (isinstance(value, list) and value and all(isinstance(name, str) for name in value)):
+        raise BadInput(f"{key} must be a list of at least one name, got {value!r}")
+    return _distinct(key, value)
+
+
+def _seeds(value: Any) -> list[int]:
+    whole = isinstance(value, list | tuple) and all(type(seed) is int for seed in value)
+    if not (whole and value and min(value) >= 0):
+        raise BadInput(f"seeds must be a list of whole numbers from 0 on, got {value!r}")
+    return _distinct("seeds", list(value))
+
+
+def _distinct(key: str, values: list[Any]) -> list[Any]:
+    twice = next((value for i, value in enumerate(values) if value in values[:i]), None)
+    if twice is not None:
+        raise BadInput(f"{key} lists {twice!r} twice")
+    return values
+
+
+def _settings(value: Any) -> dict[str, Any]:
+    """Dotted name -> value; nested tables become dots, so that later ones replace earlier ones."""
+    if not isinstance(value, Mapping):
+        raise BadInput(f"settings must be a table, got {value!r}")
+    flat: dict[str, Any] = {}
+    for key, item in value.items():
+        if isinstance(item, Mapping):
+            flat |= {f"{key}.{inner}": leaf for inner, leaf in _settings(item).items()}
+        else:
+            flat[key] = item
+    for key in flat:
+        if key in _NO_SETTINGS:
+            raise BadInput(f"{key} is no setting of a suite; use its own keys or the command line")
+    return flat

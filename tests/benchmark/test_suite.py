@@ -1,0 +1,121 @@
+"""Suites: which cells they stand for, and what is refused before the first one."""
+
+from pathlib import Path
+
+import pytest
+
+from redline.algorithms import registry
+from redline.benchmark import cli, suite
+from redline.benchmark.errors import BadInput
+
+SMALL = """
+tasks = ["CartPole-v1", "Acrobot-v1"]
+seeds = [0, 1]
+algorithms = ["reinforce"]
+
+[settings]
+steps = 300
+
+[[variants]]
+algorithm = "ppo"
+tasks = ["CartPole-v1"]
+settings = { clip.high = 0.3, "clip.schedule" = "fixed" }
+"""
+
+
+def written(folder: Path, text: str) -> str:
+    file = folder / "small.toml"
+    file.write_text(text)
+    return str(file)
+
+
+def test_cells_take_turns_and_carry_their_settings(tmp_path: Path) -> None:
+    cells = suite.cells(suite.read(written(tmp_path, SMALL)), Path("out"))
+    ppo = "ppo--clip.high=0.3--clip.schedule=fixed"
+    assert [cell.folder.as_posix() for cell in cells] == [
+        f"out/{path}/seed={seed}"
+        for seed in (0, 1)
+        for path in ("CartPole-v1/reinforce", f"CartPole-v1/{ppo}", "Acrobot-v1/reinforce")
+    ]
+    assert cells[1].resolved.recipe.clip.high == 0.3
+    assert {cell.resolved.run.steps for cell in cells} == {300}
+    assert [cell.resolved.run.seed for cell in cells] == [0, 0, 0, 1, 1, 1]
+
+
+def test_seeds_and_steps_can_be_given_anew(tmp_path: Path) -> None:
+    read = suite.read(written(tmp_path, SMALL))
+    cells = suite.cells(read, Path("out"), seeds=[7], steps=50)
+    assert [(c.resolved.run.seed, c.resolved.run.steps) for c in cells] == [(7, 50)] * 3
+
+
+def test_a_suite_may_bring_its_own_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.names()
+    monkeypatch.setattr(registry, "_RECIPES", dict(registry._RECIPES))
+    plugin = """
+from dataclasses import dataclass
+from redline.algorithms.reinforce import Reinforce
+from redline.algorithms.registry import register
+
+@register("mine_of_suite")
+@dataclass(frozen=True)
+class Mine(Reinforce):
+    "A copy under another name."
+"""
+    (tmp_path / "method.py").write_text(plugin)
+    text = 'tasks = ["CartPole-v1"]\nseeds = [0]\nalgorithms = ["mine_of_suite"]\n'
+    cells = suite.cells(suite.read(written(tmp_path, text + 'plugin = ["method.py"]')), tmp_path)
+    assert cells[0].resolved.run.plugin == (tmp_path / "method.py",)
+
+
+def test_the_shipped_suites_resolve() -> None:
+    for name in suite.shipped():
+        assert suite.cells(suite.read(name), Path("out"))
+
+
+REFUSED = {
+    "unknown key": ("task = []", "unknown key 'task'; nearest: tasks"),
+    "no tasks": ("seeds = [0]", "tasks must be a list of at least one name, got None"),
+    "no seeds": ('tasks = ["CartPole-v1"]\nalgorithms = ["ppo"]', "seeds must be a list"),
+    "negative seed": (SMALL.replace("[0, 1]", "[-1]"), "whole numbers from 0 on, got [-1]"),
+    "seed twice": (SMALL.replace("[0, 1]", "[1, 1]"), "seeds lists 1 twice"),
+    "task twice": (SMALL.replace("Acrobot", "CartPole"), "tasks lists 'CartPole-v1' twice"),
+    "no method": ('tasks = ["CartPole-v1"]\nseeds = [0]', "must name at least one method"),
+    "unknown method": (
+        SMALL.replace('"reinforce"', '"reinforced"'),
+        "reinforced on CartPole-v1: unknown algorithm 'reinforced'; nearest: reinforce",
+    ),
+    "unknown setting": (
+        SMALL.replace("steps =", "stesp ="),
+        "reinforce on CartPole-v1: unknown flag '--stesp'; nearest: --steps",
+    ),
+    "bad value": (SMALL.replace("300", '"many"'), "--steps must be a whole number, got 'many'"),
+    "out of range": (SMALL.replace("300", "0"), "steps must be at least 1, got 0"),
+    "seed as a setting": (SMALL.replace("steps =", "seed ="), "seed is no setting of a suite"),
+    "unknown key of a variant": (SMALL.replace("algorithm =", "algo ="), "'algo'; nearest: algo"),
+    "task of a variant": (
+        SMALL.replace('tasks = ["CartPole-v1"]', 'tasks = ["CartPole-v0"]'),
+        "unknown task of variant ppo 'CartPole-v0'; nearest: CartPole-v1",
+    ),
+    "same cell twice": (
+        SMALL + '[[variants]]\nalgorithm = "reinforce"\n',
+        "lists reinforce CartPole-v1 seed=0 twice",
+    ),
+    "no TOML": ("tasks = [", "is not valid TOML"),
+}
+
+
+@pytest.mark.parametrize(("text", "sentence"), REFUSED.values(), ids=REFUSED)
+def test_a_wrong_suite_is_one_sentence_before_any_work(
+    text: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert cli.main(["matrix", written(tmp_path, text), "--out", str(out)]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error and error.count("\n") == 1 and not out.exists()
+
+
+def test_a_suite_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="unknown suite 'dem'; nearest: demo"):
+        suite.read("dem")
+    with pytest.raises(BadInput, match=r"cannot read suite .*none.toml: No such file"):
+        suite.read(str(tmp_path / "none.toml"))
