@@ -1,0 +1,129 @@
+"""The report of a folder of runs: report.md, report.csv (a row per run) and report.png."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from redline.benchmark import tables
+from redline.benchmark.errors import BadInput, first_line, unknown
+from redline.benchmark.records import Results, load
+
+_READING = """\
+One seed is one sample. *final* is the mean reward per episode of the last evaluation, played by the
+deterministic policy on episodes that are the same for every run; *stochastic* is the same for the
+sampling policy. *best* is the highest of a run's evaluations, *area* the mean height of its
+evaluation curve. ± is half of the 95% t interval of the mean over seeds. *IQM* is the mean without
+the floor(n/4) highest and lowest seeds, with a 95% percentile bootstrap interval, which is too
+narrow below about 10 seeds. An interval needs two seeds. Failed, missing and nan runs enter no
+statistic; the column *seeds* counts them.
+"""
+
+
+def write(root: Path, baseline: str | None = None) -> Results:
+    """Write the three files into `root`; gives what they were made of.
+
+    Args:
+        root: Folder with runs at or below it.
+        baseline: Method that the others are compared with.
+
+    Raises:
+        BadInput: No runs there, no such method, or the folder cannot be written.
+    """
+    results = load(root)
+    if not results.records:
+        raise BadInput(f"{root} holds no run yet: there is no readable run.json at or below it")
+    if baseline is not None and baseline not in results.methods:
+        raise unknown("baseline", baseline, results.methods)
+    # matplotlib takes longer to import than wrong input to answer.
+    from redline.benchmark import plots
+
+    try:
+        plots.save(results, root / "report.png")
+        results.runs.to_csv(root / "report.csv", index=False, float_format="%.10g")
+        text = "\n\n".join(part.strip() for part in _parts(root, results, baseline)) + "\n"
+        (root / "report.md").write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"cannot write to {root}: {error.strerror or error}") from error
+    return results
+
+
+def _parts(root: Path, results: Results, baseline: str | None) -> Iterable[str]:
+    names = [str(data["suite"]) for data in results.matrices if "suite" in data]
+    yield f"# {', '.join(names) or root.resolve().name}"
+    questions = [str(data["question"]) for data in results.matrices if data.get("question")]
+    yield "\n\n".join(questions) or _question(results)
+    yield _setup(results)
+    yield "![reward, KL and clip fraction over environment steps](report.png)"
+    for task in results.tasks:
+        yield f"## {task}"
+        yield tables.rewards(results, task).markdown()
+        yield tables.costs(results, task).markdown()
+        if baseline is not None:
+            yield f"Compared with {baseline} by Welch's t test, rows not corrected for each other:"
+            yield tables.comparison(results, task, baseline).markdown()
+    if baseline is not None and len(results.tasks) > 1:
+        yield "## All tasks"
+        table = tables.across_tasks(results, baseline)
+        yield f"{table.title}: 0 is the untrained policy, 1 is {baseline}'s mean."
+        yield table.markdown()
+    if lines := problems(results):
+        yield "## Runs that do not count"
+        yield "\n".join(f"- {line}" for line in lines)
+    yield "## How to read the numbers"
+    yield _READING
+    yield "## How it was run"
+    yield from _provenance(results)
+
+
+def _question(results: Results) -> str:
+    tasks = ", ".join(results.tasks)
+    return f"How do {len(results.methods)} methods compare on {tasks}?"
+
+
+def _setup(results: Results) -> str:
+    """Budget and evaluation, with every value that occurs."""
+    values = {
+        name: " / ".join(
+            f"{value:,}" for value in sorted({r["run"][name] for r in results.records})
+        )
+        for name in ("steps", "evals", "eval_episodes")
+    }
+    return (
+        f"{len(results.runs)} runs of {values['steps']} environment steps, evaluated at the start "
+        f"and {values['evals']} times on {values['eval_episodes']} episodes each."
+    )
+
+
+def problems(results: Results) -> list[str]:
+    """Runs that are not done, with their errors, and files that could not be used."""
+    lines = []
+    for run in results.runs[results.runs["status"] != "done"].itertuples():
+        error = f", {first_line(run.error)}" if isinstance(run.error, str) else ""
+        lines.append(f"{run.path}: {run.status}{error}")
+    return [*lines, *results.notes]
+
+
+def _provenance(results: Results) -> Iterable[str]:
+    commands = [str(data["command"]) for data in results.matrices if data.get("command")]
+    if commands:
+        yield "```\n" + "\n".join(commands) + "\n```"
+    facts = [f"- {name} {' / '.join(values)}" for name, values in _versions(results).items()]
+    yield "\n".join(facts)
+    hashes = results.runs.dropna(subset=["hash"]).groupby(["task", "method"], sort=False)["hash"]
+    lines = [f"- {method} on {task}: {' '.join(values)}" for (task, method), values in hashes]
+    yield "Hashes of the settings, in the order of the seeds (report.csv names them by run):"
+    yield "\n".join(lines)
+
+
+def _versions(results: Results) -> Mapping[str, list[str]]:
+    """Package, commit and machine -> every value that occurs."""
+    found: dict[str, dict[str, None]] = {}
+    for record in results.records:
+        facts = dict(record.get("versions", {}))
+        facts["commit"] = record.get("git") or "none (installed package)"
+        host = record.get("host", {})
+        facts["machine"] = f"{host.get('system')} {host.get('machine')}, {host.get('cpus')} cores"
+        for name, value in facts.items():
+            found.setdefault(name, {})[str(value)] = None
+    return {name: list(values) for name, values in found.items()}
