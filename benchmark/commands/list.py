@@ -1,0 +1,101 @@
+"""`redline list`: what there is to run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Annotated
+
+import tyro
+
+from redline.benchmark.errors import unknown
+from redline.benchmark.parsing import parse
+
+_DESCRIPTION = "List algorithms, tasks and suites with one line about each."
+
+# Tasks of Gymnasium that need a package beyond ours, by the folder of their code.
+_NEEDS = {"box2d": "Box2D", "mujoco": "mujoco", "phys2d": "jax", "tabular": "jax"}
+# Its observations are a Tuple, which no policy here takes.
+_UNSUPPORTED = ("Blackjack",)
+
+
+@dataclass(frozen=True)
+class ListConfig:
+    """Settings of `redline list`.
+
+    Attributes:
+        what: "algorithms", "tasks" or "suites"; all of them where it is left out.
+        json: Print one JSON object instead: kind -> name -> description.
+    """
+
+    what: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="KIND")] = None
+    json: bool = False
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print names with one line about each."""
+    config = parse(ListConfig, arguments, prog="redline list", description=_DESCRIPTION)
+    if config.what is not None and config.what not in _LISTS:
+        raise unknown("list", config.what, _LISTS)
+    found = {kind: _LISTS[kind]() for kind in ([config.what] if config.what else _LISTS)}
+    if config.json:
+        print(json.dumps(found, indent=1))
+        return 0
+    for kind, names in found.items():
+        if len(found) > 1:
+            print(f"{kind}:")
+        width = max(map(len, names), default=0)
+        for name, text in names.items():
+            print(f"  {name:{width}}  {text}".rstrip())
+    return 0
+
+
+def _algorithms() -> dict[str, str]:
+    from redline.algorithms import registry
+
+    return {
+        name: (registry.get(name).__doc__ or "").partition("\n")[0] for name in registry.names()
+    }
+
+
+def _tasks() -> dict[str, str]:
+    """Gymnasium's own tasks in their newest version, as far as their packages are there."""
+    import gymnasium as gym
+
+    from redline.envs.tasks import task_names
+
+    specs = [gym.spec(name) for name in task_names()]
+    newest: dict[tuple[str | None, str], int] = {}
+    for spec in specs:
+        key = spec.namespace, spec.name
+        newest[key] = max(newest.get(key, 0), spec.version or 0)
+    found = {}
+    for spec in specs:
+        folder = str(spec.entry_point).split(".")[2]
+        missing = folder in _NEEDS and find_spec(_NEEDS[folder]) is None
+        old = (spec.version or 0) < newest[spec.namespace, spec.name]
+        # Without a time limit a policy may never end an evaluation episode.
+        endless = spec.max_episode_steps is None
+        if not (missing or old or endless or spec.name in _UNSUPPORTED):
+            found[spec.id] = f"at most {spec.max_episode_steps:,} steps per episode"
+    return found
+
+
+def _suites() -> dict[str, str]:
+    from redline.benchmark import suite
+
+    found = {}
+    for name in suite.shipped():
+        one = suite.read(name)
+        size = f"methods {len(one.variants)}, tasks {len(one.tasks)}, seeds {len(one.seeds)}"
+        found[name] = f"{one.question} ({size})" if one.question else size
+    return found
+
+
+_LISTS: dict[str, Callable[[], dict[str, str]]] = {
+    "algorithms": _algorithms,
+    "tasks": _tasks,
+    "suites": _suites,
+}

@@ -1,0 +1,124 @@
+"""A trained run back from its folder, to play or to use from Python."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from redline.algorithms.core.learner import Learner
+from redline.benchmark import checkpoint
+from redline.benchmark.arguments import from_record
+from redline.benchmark.config import Resolved
+from redline.benchmark.errors import BadInput
+from redline.benchmark.runs import read_run
+from redline.benchmark.train import make_track
+
+
+class TrainedPolicy:
+    """The policy of a run's last checkpoint; its normaliser statistics never move.
+
+    Attributes:
+        resolved: Settings of the run.
+        step: Environment steps that it was trained for.
+    """
+
+    def __init__(self, resolved: Resolved, track: Any, policy: Any, step: int) -> None:
+        self.resolved, self.step = resolved, step
+        self._track, self._policy = track, policy
+        env = track.evaluator.envs.envs[0]
+        flattened = isinstance(env, gym.wrappers.FlattenObservation)
+        self._space = env.env.observation_space if flattened else env.observation_space
+
+    def act(self, observation: Any, rng: np.random.Generator | None = None) -> Any:
+        """What the environment's `step` takes, for an observation as its `reset` gives it.
+
+        Args:
+            observation: One observation of the task's own space, or a batch [N, ...] of them.
+            rng: Draws the action; None: the most likely one.
+
+        Raises:
+            ValueError: The shape fits neither.
+        """
+        observation = np.asarray(observation)
+        shape = self._space.shape
+        single = observation.shape == shape
+        if not single and observation.shape[1:] != shape:
+            raise ValueError(
+                f"{self.resolved.run.task} observations have the shape {shape}, a batch has one "
+                f"more axis in front; got {observation.shape}"
+            )
+        rows = [observation] if single else observation
+        flat: list[Any] = [gym.spaces.flatten(self._space, row) for row in rows]
+        seen = self._track.sampler.normalise(np.stack(flat).astype(np.float32))
+        actions = self._track.task.to_env(self._policy.act(seen, rng))
+        return actions[0] if single else actions
+
+    def returns(self, deterministic: bool = True) -> list[float]:
+        """Sum of raw rewards of every evaluation episode, the same episodes as while training."""
+        found: list[float] = self._track.evaluator.returns(self._policy, deterministic)
+        return found
+
+    def close(self) -> None:
+        """Release the environments."""
+        self._track.close()
+
+    def __enter__(self) -> TrainedPolicy:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def load(run: str | Path, episodes: int | None = None) -> TrainedPolicy:
+    """The policy of a run folder.
+
+    Args:
+        run: Folder with run.json and checkpoint.pt.
+        episodes: Evaluation episodes; None: as many as while training.
+
+    Raises:
+        BadInput: No run or no checkpoint there, or one that cannot be read.
+    """
+    folder = Path(run)
+    data = read_run(folder)
+    if data is None:
+        raise BadInput(f"{folder} holds no run: there is no readable run.json")
+    resolved = from_record({"overrides": {}, **data})
+    state = _checkpoint(folder)
+    # One environment: nothing is collected, and evaluation has its own.
+    settings = dataclasses.replace(
+        resolved.run, n_envs=1, eval_episodes=episodes or resolved.run.eval_episodes
+    )
+    algorithm = resolved.recipe.build()
+    track: Any = make_track(dataclasses.replace(resolved, run=settings), algorithm)
+    try:
+        learner = Learner(algorithm, track.policy, track.critic, np.random.default_rng(0))
+        learner.load_state_dict(state["learner"])
+        track.load_state_dict(state["track"])
+        return TrainedPolicy(resolved, track, learner.policy, int(state["step"]))
+    except BaseException:
+        track.close()
+        raise
+
+
+def _checkpoint(folder: Path) -> dict[str, Any]:
+    path = folder / checkpoint.NAME
+    try:
+        return checkpoint.load(folder)
+    except FileNotFoundError as error:
+        raise BadInput(f"{folder} has no {checkpoint.NAME} yet") from error
+    except pickle.UnpicklingError as error:
+        raise BadInput(f"{path} is damaged, or holds code, which is never executed") from error
+    except (OSError, RuntimeError, ValueError, EOFError) as error:
+        raise BadInput(f"cannot read {path}: {str(error).partition(chr(10))[0]}") from error
