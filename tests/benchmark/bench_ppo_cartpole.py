@@ -20,15 +20,23 @@ import torch  # noqa: E402
 from stable_baselines3 import PPO  # noqa: E402
 from stable_baselines3.common.env_util import make_vec_env  # noqa: E402
 
-from redline.benchmark.arguments import resolve  # noqa: E402
+from redline.benchmark.arguments import resolve, to_arguments  # noqa: E402
 from redline.benchmark.train import train  # noqa: E402
 
-
 # What rl-baselines3-zoo publishes for PPO on CartPole-v1.
-ZOO = (
-    "--n-envs 8 --n-steps 32 --minibatch-size 256 --epochs 20 --gamma 0.98 --gae-lambda 0.8 "
-    "--lr 1e-3 --lr-decay --clip.schedule linear"
-).split()
+ZOO = to_arguments(
+    {
+        "n_envs": 8,
+        "n_steps": 32,
+        "minibatch_size": 256,
+        "epochs": 20,
+        "gamma": 0.98,
+        "gae_lambda": 0.8,
+        "lr": 1e-3,
+        "lr_decay": True,
+        "clip.schedule": "linear",
+    }
+)
 
 
 def run_redline(steps: int, seed: int) -> tuple[float, float]:
