@@ -31,7 +31,8 @@ class GroupConfig:
         lr: Learning rate.
         lr_decay: Let it fall linearly to 0 over the budget.
         epochs: Passes over a rollout.
-        minibatch_size: Elements (episodes for "seq_mean") per optimiser step; None: all.
+        minibatch_size: Elements (completions on a language model, episodes for "seq_mean") per
+            optimiser step; None: all.
         target_kl: End the passes when approx_kl exceeds 1.5 times this; None: never.
         max_grad_norm: Clip of the gradient norm, None for no clip.
         entropy_coef: Entropy bonus.

@@ -23,7 +23,7 @@ class PPO(CriticConfig):
         lr: Learning rate of policy and critic.
         lr_decay: Let it fall linearly to 0 over the budget.
         epochs: Passes over a rollout.
-        minibatch_size: Elements per optimiser step.
+        minibatch_size: Elements (completions on a language model) per optimiser step.
         target_kl: End the policy's passes when approx_kl exceeds 1.5 times this; None: never.
         max_grad_norm: Clip of the gradient norms (policy and critic apart), None for no clip.
     """

@@ -69,11 +69,11 @@ class NaturalConfig(CriticConfig):
         solver: "cg" (conjugate gradient) or "dense" (builds F; refused above 20,000 parameters).
         cg_iterations: Fisher products per solve.
         damping: Added to F's diagonal.
-        fisher_rows: Estimate F on this many random elements; None: all.
+        fisher_rows: Estimate F on this many random elements (or completions); None: all.
         critic_lr: Learning rate of the critic.
         critic_lr_decay: Let it fall linearly to 0 over the budget.
         critic_epochs: Its passes over a rollout.
-        critic_minibatch_size: Its elements per optimiser step.
+        critic_minibatch_size: Its elements (or completions) per optimiser step.
     """
 
     delta: float = 0.01

@@ -25,7 +25,8 @@ class FisherSolve:
         solver: "cg" (conjugate gradient) or "dense" (builds F; small networks only).
         cg_iterations: Fisher products per solve.
         damping: Added to F's diagonal.
-        fisher_rows: Estimate F on this many random rows; None: all. Gradient and KL use all.
+        fisher_rows: Estimate F on this many random elements (rows of a [B, T] batch); None: all.
+            Gradient and KL use all.
     """
 
     solver: Literal["cg", "dense"] = "cg"

@@ -59,7 +59,7 @@ class FirstOrder:
         lr: Learning rate.
         lr_decay: Let the rate fall linearly to 0 over the budget.
         epochs: Passes over the batch.
-        minibatch_size: Elements (rows for sequence-level methods) per step; None: the whole batch.
+        minibatch_size: Elements (rows of a [B, T] batch) per step; None: the whole batch.
         max_grad_norm: Clip of the gradient's Euclidean norm, None for no clip.
         target_kl: Stop the update before a step when approx_kl of its minibatch exceeds
             1.5 * target_kl; None: never.

@@ -6,6 +6,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 from closeness import close, identical, to_numpy
 from small import small
 
@@ -102,6 +103,34 @@ def test_every_recipe_runs_on_several_discrete_actions(name: str, kind: str) -> 
     assert np.isfinite(list(metrics.values())).all(), metrics
     assert not np.array_equal(to_numpy(track.policy.parameters), before)
     assert set(track.evaluate(track.policy)) == {"eval/mean_reward", "eval/mean_reward_stochastic"}
+
+
+@pytest.mark.parametrize("solver", ["cg", "dense"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_tensor_goes_to_numpy_by_way_of_the_host_only(
+    name: str, solver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a GPU's tensors refuse is refused here too."""
+    algorithm = small(name, solver=solver, kl_coef=0.1, target_kl=1.0)
+    track = make_track("torch", "Pendulum-v1", algorithm)
+    learner = make_learner(track, algorithm)
+    convert = torch.Tensor.numpy
+
+    def cpu(tensor: Any) -> Any:
+        copy = tensor.clone()
+        copy.on_host = True
+        return copy
+
+    def refuse(tensor: Any, *arguments: Any) -> Any:
+        assert getattr(tensor, "on_host", False), "a device tensor was converted to numpy"
+        return convert(tensor, *arguments)
+
+    monkeypatch.setattr(torch.Tensor, "cpu", cpu)
+    monkeypatch.setattr(torch.Tensor, "numpy", refuse)
+    with pytest.raises(AssertionError, match="a device tensor"):
+        np.asarray(track.policy.parameters)
+    learner.update(track.collect(track.policy, algorithm.need), START)
+    track.evaluate(track.policy)
 
 
 @pytest.mark.parametrize("kind", KINDS)
