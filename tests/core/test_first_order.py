@@ -119,16 +119,28 @@ def test_the_message_names_what_is_not_finite(value: float) -> None:
     require_finite("the gradient norm", 0.0)
 
 
-def test_target_kl_ends_all_passes_before_the_step_that_crosses_it() -> None:
+class Counted(MLPPolicy):
+    """Counts its passes."""
+
+    passes = 0
+
+    def gradient(self, *arguments: Any, **named: Any) -> None:
+        self.passes += 1
+        super().gradient(*arguments, **named)
+
+
+@pytest.mark.parametrize("size", [None, 10])
+def test_target_kl_ends_all_passes_before_the_step_that_crosses_it(size: int | None) -> None:
     policy, batch = flat(by=0.0)
-    rule = FirstOrder(0.2, epochs=50, target_kl=1e-3)
+    policy.__class__ = Counted
+    rule = FirstOrder(0.2, epochs=50, minibatch_size=size, target_kl=1e-3)
     spy, metrics = update(rule, policy, batch)
-    assert metrics["train/stopped_early"] == 1.0 and 1 < len(spy.rates) < 50
-    assert metrics["train/n_updates"] == len(spy.rates)
-    # The pass that stopped was recorded: its divergence is part of approx_kl, and its step is not
-    # taken, so one more evaluation finds the policy where that pass found it.
-    x = policy.evaluate(batch).log_prob - batch.old_log_prob
-    assert np.mean(np.expm1(x) - x) > 1.5e-3
+    steps = len(spy.rates)
+    assert metrics["train/stopped_early"] == 1.0 and metrics["train/n_updates"] == steps
+    assert isinstance(policy, Counted) and policy.passes == steps + 1 and 1 < steps < 50
+    if size is None:  # the policy is where the pass that stopped found it
+        x = policy.evaluate(batch).log_prob - batch.old_log_prob
+        assert np.mean(np.expm1(x) - x) > 1.5e-3
 
 
 def test_padding_does_not_stop_a_pass() -> None:
