@@ -128,7 +128,8 @@ def _read_all(root: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
     records: dict[str, dict[str, Any]] = {}
     first: dict[str, str] = {}
     notes = []
-    for folder, data in find_runs(root):
+    # Of two copies the complete one counts.
+    for folder, data in sorted(find_runs(root), key=lambda found: not _is_done(found[1])):
         path = folder.relative_to(root).as_posix()
         if data is None:
             notes.append(f"{path}: run.json cannot be read; the run counts as missing")
@@ -140,10 +141,15 @@ def _read_all(root: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
     return records, notes
 
 
+def _is_done(data: Mapping[str, Any] | None) -> bool:
+    return data is not None and data["status"] == "done"
+
+
 def _columns(path: Path, names: Sequence[str]) -> pd.DataFrame:
     """Some numbers of a JSON-lines file; null and absent ones become nan."""
     rows = [row for row in read_rows(path) if isinstance(row, dict) and "step" in row]
-    return pd.DataFrame(rows, columns=list(names)).apply(pd.to_numeric, errors="coerce")
+    frame = pd.DataFrame(rows, columns=list(names)).apply(pd.to_numeric, errors="coerce")
+    return frame.astype(float)
 
 
 def _run(data: Mapping[str, Any], evals: pd.DataFrame, updates: pd.DataFrame) -> dict[str, Any]:

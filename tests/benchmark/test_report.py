@@ -1,0 +1,212 @@
+"""Reports of runs that are complete, cut short, missing, of unequal length, or not numbers."""
+
+import csv
+import json
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redline.benchmark import cli, tables
+from redline.benchmark.arguments import resolve
+from redline.benchmark.records import Results, load
+from redline.benchmark.runs import run_path
+
+TASK = "CartPole-v1"
+
+
+def write_run(
+    root: Path,
+    algo: str,
+    seed: int,
+    rewards: Sequence[float | None],
+    *flags: str,
+    task: str = TASK,
+    **more: Any,
+) -> Path:
+    """A run as training leaves it: evaluated every 100 steps, with these deterministic rewards."""
+    arguments = ["--task", task, "--seed", str(seed), "--steps", "1000", *flags]
+    resolved = resolve(algo, arguments)
+    folder = run_path(root, resolved)
+    folder.mkdir(parents=True)
+    record = {
+        "status": "done",
+        "hash": resolved.hash,
+        **resolved.to_json(),
+        "overrides": dict(resolved.overrides),
+        "versions": {"torch": "2.0"},
+        "wall_seconds": 2.0,
+        "peak_memory_mb": 100.0,
+        **more,
+    }
+    (folder / "run.json").write_text(json.dumps(record))
+    evals = [
+        {"step": 100 * i, "eval/mean_reward": r, "eval/mean_reward_stochastic": 1.0}
+        for i, r in enumerate(rewards)
+    ]
+    updates = [
+        {"step": 50 * i, "update": i, "train/kl": 0.01, "train/clip_fraction": 0.1, "time/fps": 9.0}
+        for i in range(1, 4)
+    ]
+    for name, rows in (("eval.jsonl", evals), ("metrics.jsonl", updates)):
+        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def row_of(table: tables.Table, method: str) -> dict[str, str]:
+    (row,) = (row for row in table.rows if row[0] == method)
+    return dict(zip(table.header, row, strict=True))
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Results:
+    for seed, last in enumerate((10.0, 20.0, 30.0)):
+        write_run(tmp_path, "ppo", seed, [0.0, 40.0, last])
+    write_run(tmp_path, "reinforce", 0, [5.0, 15.0])
+    return load(tmp_path)
+
+
+def test_the_table_gives_what_the_files_hold(results: Results) -> None:
+    row = row_of(tables.rewards(results, TASK), "ppo")
+    # Half width 4.302653 * 10 / sqrt(3) = 24.84; areas 22.5, 25 and 27.5 over 200 steps.
+    assert row == {
+        "algorithm": "ppo",
+        "seeds": "3/3",
+        "final": "20.00 ± 24.84",
+        "median": "20.00",
+        "IQM": "20.00 [10.00, 30.00]",
+        "best": "40.00 ± 0.00",
+        "area": "25.00 ± 6.21",
+        "stochastic": "1.00 ± 0.00",
+    }
+    assert row_of(tables.costs(results, TASK), "ppo") == {
+        "algorithm": "ppo",
+        "environment steps": "150",
+        "seconds per run": "2.00",
+        "steps/s": "9",
+        "peak MiB": "100",
+    }
+
+
+def test_one_seed_has_no_interval(results: Results) -> None:
+    row = row_of(tables.rewards(results, TASK), "reinforce")
+    assert row["final"] == "15.00 ± n/a (n=1)" and row["IQM"] == "15.00 n/a (n=1)"
+
+
+def test_a_report_is_three_files_that_say_the_same_every_time(
+    results: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["report", str(tmp_path), "--baseline", "ppo"]) == 0
+    assert "20.00 ± 24.84" in capsys.readouterr().out
+    text = (tmp_path / "report.md").read_text()
+    for part in (
+        "20.00 ± 24.84",
+        "(report.png)",
+        "4 runs of 1,000 environment steps",
+        "final − ppo",
+        "-5.00",
+        "- torch 2.0",
+        results.runs["hash"][0],
+    ):
+        assert part in text
+    with (tmp_path / "report.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["final"]) for row in rows] == [10.0, 20.0, 30.0, 15.0]
+    image = (tmp_path / "report.png").read_bytes()
+    assert image[:4] == b"\x89PNG" and min(struct.unpack(">II", image[16:24])) > 500
+    assert cli.main(["report", str(tmp_path), "--baseline", "ppo"]) == 0
+    assert (tmp_path / "report.md").read_text() == text
+
+
+def test_what_is_damaged_is_counted_and_named(results: Results, tmp_path: Path) -> None:
+    good = row_of(tables.rewards(results, TASK), "ppo")
+    write_run(tmp_path, "ppo", 3, [1.0], status="failed", error="ValueError: x\nmore")
+    write_run(tmp_path, "ppo", 4, [1.0], status="running")
+    write_run(tmp_path, "ppo", 5, [0.0, None])
+    cut = write_run(tmp_path, "ppo", 6, [0.0, 1.0])
+    (cut / "run.json").write_text((cut / "run.json").read_text()[:99])
+    short = write_run(tmp_path, "reinforce", 1, [5.0, 25.0])
+    whole = (short / "eval.jsonl").read_text()
+    (short / "eval.jsonl").write_text(whole + '{"step": 200, "eval/mea')
+    (write_run(tmp_path, "reinforce", 2, []) / "metrics.jsonl").unlink()
+
+    table = tables.rewards(load(tmp_path), TASK)
+    bad = row_of(table, "ppo")
+    assert bad["seeds"] == "4/6 (1 failed, 1 running, 1 nan)" and bad["final"] == good["final"]
+    other = row_of(table, "reinforce")
+    assert other["seeds"] == "3/3 (1 nan)" and other["final"].startswith("20.00 ± ")
+
+    assert cli.main(["report", str(tmp_path)]) == 0
+    text = (tmp_path / "report.md").read_text()
+    assert "CartPole-v1/ppo/seed=3: failed, ValueError: x\n" in text
+    assert "CartPole-v1/ppo/seed=6: run.json cannot be read" in text
+
+
+def test_runs_that_a_matrix_lacks_are_counted(results: Results, tmp_path: Path) -> None:
+    cells = {
+        f"{TASK}/{method}/seed={seed}": {"task": TASK, "variant": method, "seed": seed}
+        for method in ("reinforce", "ppo", "trpo")
+        for seed in range(4)
+    }
+    record = {"suite": "small", "question": "Why?", "command": "redline matrix", "cells": cells}
+    (tmp_path / "matrix.json").write_text(json.dumps(record))
+    found = load(tmp_path)
+    # In the order of the suite.
+    assert found.methods == ["reinforce", "ppo", "trpo"]
+    table = tables.overview(found)
+    assert [row[2] for row in table.rows] == [
+        "1/4 (3 missing)",
+        "3/4 (1 missing)",
+        "0/4 (4 missing)",
+    ]
+    assert cli.main(["report", str(tmp_path)]) == 0
+    assert (tmp_path / "report.md").read_text().startswith("# small\n\nWhy?\n")
+
+
+def test_settings_that_share_a_name_are_kept_apart(results: Results, tmp_path: Path) -> None:
+    write_run(tmp_path / "other", "ppo", 0, [0.0, 99.0], "--eval-episodes", "7")
+    methods = load(tmp_path).methods
+    assert methods == ["ppo (eval_episodes=20)", "ppo (eval_episodes=7)", "reinforce"]
+
+
+def test_the_same_run_in_two_places_counts_once(results: Results, tmp_path: Path) -> None:
+    write_run(tmp_path / "copy", "ppo", 0, [0.0, 10.0])
+    write_run(tmp_path / "a failed copy", "ppo", 1, [], status="failed")
+    again = load(tmp_path)
+    assert len(again.runs) == len(results.runs)
+    assert again.notes == [
+        f"copy/{TASK}/ppo/seed=0: the same run as {TASK}/ppo/seed=0, counted once",
+        f"a failed copy/{TASK}/ppo/seed=1: the same run as {TASK}/ppo/seed=1, counted once",
+    ]
+    assert set(again.runs["status"]) == {"done"}
+
+
+def test_scores_over_tasks_are_means_of_seeds(results: Results, tmp_path: Path) -> None:
+    # Untrained 1, ppo's mean 20 on CartPole and 3 on Acrobot.
+    for seed, last in enumerate((2.0, 3.0, 4.0)):
+        write_run(tmp_path, "ppo", seed, [0.0, last], task="Acrobot-v1")
+    write_run(tmp_path, "reinforce", 0, [0.0, 2.0], task="Acrobot-v1")
+    # Never above the untrained policy, so no score can be given there.
+    write_run(tmp_path, "ppo", 0, [0.0, 1.0], task="Pendulum-v1")
+    table = tables.across_tasks(load(tmp_path), "ppo")
+    assert "2 tasks (without Pendulum-v1" in table.title
+    assert row_of(table, "ppo")["score"].startswith("1.00 ± ")
+    # ((15 - 1) / 19 + (2 - 1) / 2) / 2 = 0.618
+    assert row_of(table, "reinforce")["score"] == "0.618 ± n/a (n=1)"
+
+
+def test_wrong_input_is_one_sentence(
+    results: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    for arguments, sentence in (
+        ([], "say which folder: redline report DIR"),
+        ([str(tmp_path / "none")], "is not a folder of runs"),
+        ([str(tmp_path / "empty")], "holds no run"),
+        ([str(tmp_path), "--baseline", "pppo"], "unknown baseline 'pppo'; nearest: ppo"),
+    ):
+        assert cli.main(["report", *arguments]) == 2
+        error = capsys.readouterr().err
+        assert sentence in error and error.count("\n") == 1
