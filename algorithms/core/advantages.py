@@ -188,7 +188,7 @@ class GroupRelative:
         group = np.asarray(rollout.group_of_episode)
         if self.grouping == "batch":
             group = np.zeros_like(group)
-        if np.bincount(group).min() < 2:
+        if np.bincount(group)[group].min() < 2:
             raise ValueError("a group needs at least 2 episodes to compare, got a group of 1")
         returns = reward_to_go(
             reward=rollout.reward,

@@ -184,7 +184,8 @@ def _trial(
     policy: Policy, batch: Batch, objective: Objective, start: Array, step: Array
 ) -> Callable[[float], curvature.Trial]:
     """Candidate fraction -> true gain and KL there; leaves the policy at the candidate."""
-    before = objective.value(policy, batch, batch.old_log_prob)
+    # Not at old_log_prob: a stale rollout was sampled by another policy than the one that moves.
+    before = objective.value(policy, batch, policy.evaluate(batch).log_prob)
 
     def trial(fraction: float) -> curvature.Trial:
         policy.parameters[:] = start + fraction * step

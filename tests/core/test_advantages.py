@@ -149,6 +149,12 @@ def test_padding_is_inert(settings: Any) -> None:
     assert not actual[~rollout.mask].any()
 
 
+def test_group_numbers_may_have_gaps() -> None:
+    # As when a group was left out of the rollout.
+    groups = np.where(GROUPS == 1, 3, GROUPS)
+    identical(advantage(grouped(groups=groups)), advantage(grouped()))
+
+
 @pytest.mark.parametrize("grouping", ["start", "batch"])
 def test_an_episode_without_company_is_refused(grouping: Any) -> None:
     with pytest.raises(ValueError, match="at least 2"):

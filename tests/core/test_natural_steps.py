@@ -145,6 +145,17 @@ def test_a_trust_region_step_gains_what_it_reports(space: str) -> None:
 
 
 @pytest.mark.parametrize("space", SPACES)
+def test_the_gain_on_a_stale_rollout_is_over_the_policy_as_it_is(space: str) -> None:
+    policy = make_policy(DISTRIBUTIONS[space], seed=21)
+    stale = make_batch(policy, seed=22, by=0.3)
+    batch = replace(stale, reference=policy.evaluate(stale).params)
+    before = OBJECTIVE.value(policy, batch, policy.evaluate(batch).log_prob)
+    metrics = update(TrustRegion(), policy, batch)
+    after = OBJECTIVE.value(policy, batch, policy.evaluate(batch).log_prob)
+    close(metrics["train/surrogate_gain"], after - before, rtol=1e-9)
+
+
+@pytest.mark.parametrize("space", SPACES)
 def test_a_step_that_the_limit_forbids_is_shortened(space: str) -> None:
     fractions = []
     for seed in SEEDS:
