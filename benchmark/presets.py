@@ -9,8 +9,8 @@ reinforce: episodes 2-16, lr 3e-3 to 2e-2, gamma 0.98-1, gradient clip; npg and 
 64-256, gae_lambda 0.95-0.98, gamma, delta 0.01-0.05 with and without decay, damping, critic_epochs;
 ppo: n_steps 32-128, epochs, gae_lambda, gamma, lr, target_kl around the values that rl-zoo
 publishes; grpo: groups x group_size, lr 1e-3 to 3e-3, epochs, clip, std, target_kl, per timestep.
-grpo keeps the paper's advantage, one number an episode; with --per timestep, which is no longer that
-method, 2 groups of 8 ended at 500 on all ten seeds.
+grpo keeps the paper's advantage, one number an episode; with --per timestep, which is no longer
+that method, 2 groups of 8 ended at 500 on all ten seeds.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Every recipe solves CartPole-v1 with its preset."""
 
 import pytest
+
 from redline.benchmark.arguments import resolve
 from redline.benchmark.train import train
 
