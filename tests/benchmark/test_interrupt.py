@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from command import redline, start_redline
 
 LONG = """
@@ -50,16 +51,21 @@ def members(group: int) -> list[int]:
     return found
 
 
-def started(folder: Path) -> subprocess.Popen[str]:
+def started(folder: Path, until_training: bool = True) -> subprocess.Popen[str]:
+    """A matrix with two workers that train, or that are still importing."""
     (folder / "long.toml").write_text(LONG)
     process = start_redline(folder, "matrix", "long.toml", "--jobs", "2", "--out", "out")
-    wait_until(training(folder))
-    assert len(members(process.pid)) >= 3
+    wait_until(lambda: len(members(process.pid)) >= 3)
+    if until_training:
+        wait_until(training(folder))
     return process
 
 
-def test_ctrl_c_ends_within_seconds_and_the_same_command_continues(tmp_path: Path) -> None:
-    process = started(tmp_path)
+@pytest.mark.parametrize("until_training", [True, False])
+def test_ctrl_c_ends_within_seconds_and_the_same_command_continues(
+    until_training: bool, tmp_path: Path
+) -> None:
+    process = started(tmp_path, until_training)
     # A terminal sends it to the whole group.
     os.killpg(process.pid, signal.SIGINT)
     begin = time.monotonic()

@@ -1,6 +1,7 @@
 """Matrices: what is missing is trained, what fails is recorded, what is there is kept."""
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import Any
 import pytest
 from command import make_home, redline
 
-from redline.benchmark import cli
+from redline.benchmark import cli, threads
 from redline.benchmark.arguments import from_record
+from redline.benchmark.launchers import LocalPool
 from redline.benchmark.loggers import read_rows
 from redline.benchmark.train import train
 
@@ -224,6 +226,13 @@ def test_a_worker_computes_on_one_thread(
 ) -> None:
     pools = json.loads((broken[0] / "threads.json").read_text())
     assert {"torch", "libscipy_openblas"} <= pools.keys() and set(pools.values()) == {1}
+
+
+def test_workers_are_pinned_without_the_command_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in threads.VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    with LocalPool(1):
+        assert {os.environ.get(name) for name in threads.VARIABLES} == {"1"}
 
 
 def test_a_single_run_computes_on_one_thread_and_fails_in_one_sentence(tmp_path: Path) -> None:
