@@ -7,6 +7,7 @@ networks of classic control this is several times faster than an autograd graph.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Literal, cast
@@ -41,6 +42,26 @@ def _ones(count: int, dtype: Any) -> FloatArray:
     return np.ones(count, dtype=dtype)
 
 
+class _Buffers:
+    """`copies` arrays [rows, width] per width, in memory that grows to the largest `rows` seen."""
+
+    def __init__(self, widths: Sequence[int], copies: int, dtype: Any) -> None:
+        self._widths = [width for width in widths for _ in range(copies)]
+        self._dtype = dtype
+        self._memory: list[FloatArray] = []
+        self._views: list[FloatArray] = []
+        self._capacity = self._rows = -1
+
+    def __call__(self, rows: int) -> list[FloatArray]:
+        if rows != self._rows:
+            if rows > self._capacity:
+                self._memory = [np.empty((rows, w), dtype=self._dtype) for w in self._widths]
+                self._capacity = rows
+            self._views = [buffer[:rows] for buffer in self._memory]
+            self._rows = rows
+        return self._views
+
+
 class Network:
     """x -> W_k act(... act(x W_1 + b_1) ...) + b_k, with parameters in slices of a flat buffer.
 
@@ -58,14 +79,14 @@ class Network:
         for fan_in, fan_out in pairwise(sizes):
             self.shapes += [(fan_in, fan_out), (fan_out,)]
         self.size = sum(int(np.prod(shape)) for shape in self.shapes)
-        self._capacity = {"act": 0, "learn": 0}
         self._hidden: list[FloatArray] = []
 
     def bind(self, parameters: FloatArray, gradient: FloatArray) -> None:
         """Use `parameters` and `gradient` (flat, `size` long) as storage."""
         self._weights = _views(parameters, self.shapes)
         self._gradient = _views(gradient, self.shapes)
-        self._buffers: dict[str, list[FloatArray]] = {"act": [], "learn": []}
+        self._acting = _Buffers(self.sizes[1:-1], 1, parameters.dtype)
+        self._learning = _Buffers(self.sizes[1:-1], 3, parameters.dtype)
 
     def initialise(self, rng: np.random.Generator, output_gain: float) -> None:
         """Orthogonal weights (gain sqrt 2, the last layer `output_gain`), zero biases."""
@@ -77,17 +98,8 @@ class Network:
             weight[:] = orthogonal(rng, rows, columns, gain, weight.dtype)
             self._weights[i + 1][:] = 0.0
 
-    def _room(self, use: str, rows: int, copies: int) -> list[FloatArray]:
-        """`copies` arrays [rows, width] for every hidden layer."""
-        if rows > self._capacity[use]:
-            dtype = self._weights[0].dtype
-            widths = [width for width in self.sizes[1:-1] for _ in range(copies)]
-            self._buffers[use] = [np.empty((rows, width), dtype=dtype) for width in widths]
-            self._capacity[use] = rows
-        return [buffer[:rows] for buffer in self._buffers[use]]
-
     def _layer(self, x: FloatArray, i: int, out: FloatArray) -> FloatArray:
-        np.matmul(x, self._weights[2 * i], out=out)
+        np.dot(x, self._weights[2 * i], out=out)
         out += self._weights[2 * i + 1]
         if self.activation == "tanh":
             return cast(FloatArray, np.tanh(out, out=out))
@@ -101,14 +113,14 @@ class Network:
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """Outputs [N, out] for inputs [N, in]; what `forward` kept stays."""
-        for i, buffer in enumerate(self._room("act", len(x), 1)):
+        for i, buffer in enumerate(self._acting(len(x))):
             x = self._layer(x, i, buffer)
         return self._output(x)
 
     def forward(self, x: FloatArray) -> FloatArray:
         """Outputs [N, out], keeping the activations for `backward`, `jvp` and `vjp`."""
         self._hidden = [x]
-        for i, buffer in enumerate(self._room("learn", len(x), 3)[::3]):
+        for i, buffer in enumerate(self._learning(len(x))[::3]):
             self._hidden.append(self._layer(self._hidden[-1], i, buffer))
         return self._output(self._hidden[-1])
 
@@ -126,26 +138,24 @@ class Network:
         self._backward(delta, self._gradient)
 
     def _backward(self, delta: FloatArray, out: list[FloatArray]) -> None:
-        room = self._room("learn", len(delta), 3)
+        room = self._learning(len(delta))
         ones = _ones(len(delta), delta.dtype)
         for layer in range(len(self._hidden) - 1, -1, -1):
             h = self._hidden[layer]
-            np.matmul(h.T, delta, out=out[2 * layer])
+            np.dot(h.T, delta, out=out[2 * layer])
             # A product with ones is four times as fast as a sum over the first axis.
-            np.matmul(ones, delta, out=out[2 * layer + 1])
+            np.dot(ones, delta, out=out[2 * layer + 1])
             if layer:
                 _, behind, scratch = room[3 * (layer - 1) : 3 * layer]
-                w = self._weights[2 * layer]
-                # numpy sends a product with one inner element through a slow path.
-                product = np.multiply if w.shape[1] == 1 else np.matmul
-                product(delta, w.T, out=behind)
+                # dot, for matmul sends a product with one inner element through a slow path.
+                np.dot(delta, self._weights[2 * layer].T, out=behind)
                 self._times_slope(behind, h, scratch)
                 delta = behind
 
     def jvp(self, tangent: FloatArray) -> FloatArray:
         """Directional derivative of the last `forward`'s outputs along a flat tangent."""
         w, v = self._weights, _views(tangent, self.shapes)
-        room = self._room("learn", len(self._hidden[0]), 3)
+        room = self._learning(len(self._hidden[0]))
         moved = self._hidden[0] @ v[0] + v[1]
         for layer in range(1, len(self._hidden)):
             h = self._hidden[layer]
@@ -190,11 +200,12 @@ class Adam:
         tmp -= self._square
         tmp *= 1.0 - b2
         self._square += tmp
+        # The bias corrections are moved to eps and lr: two passes fewer over the parameters.
+        spread = math.sqrt(1.0 - b2**self._steps)
         np.sqrt(self._square, out=tmp)
-        tmp *= 1.0 / np.sqrt(1.0 - b2**self._steps)
-        tmp += self._eps
+        tmp += self._eps * spread
         np.divide(self._mean, tmp, out=tmp)
-        tmp *= lr / (1.0 - b1**self._steps)
+        tmp *= lr * spread / (1.0 - b1**self._steps)
         self._parameters += tmp
 
     def state_dict(self) -> dict[str, Any]:

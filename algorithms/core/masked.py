@@ -17,8 +17,8 @@ def require_same_shape(**arrays: Array) -> None:
     Raises:
         ValueError: Two shapes differ; the message names them.
     """
-    first, *others = (array.shape for array in arrays.values())
-    if any(shape != first for shape in others):
+    found = [array.shape for array in arrays.values()]
+    if found.count(found[0]) != len(found):
         shapes = {name: tuple(array.shape) for name, array in arrays.items()}
         listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise ValueError(f"these arrays must have one shape, got {listed}")

@@ -73,7 +73,8 @@ class Surrogate:
 
     Attributes:
         name: The field's name for it.
-        weight_of: (xp, elements) -> (w, keep), masked entries may hold anything.
+        weight_of: (xp, elements) -> (w, keep): the weight before the clip, and False where the
+            clip removes it; masked entries may hold anything.
         objective_of: (xp, elements) -> the objective per element; masked entries likewise.
         level: "token" when an element's weight depends on that element only, else "sequence".
         meaningful_value: The objective's value estimates improvement, so it may be line-searched
@@ -105,7 +106,7 @@ class Surrogate:
         """
         e = _elements(xp, log_prob, old_log_prob, advantage, mask, bounds)
         w, keep = self.weight_of(xp, e)
-        return Weights(_masked(xp, mask, w), keep, e.ratio)
+        return Weights(_masked(xp, mask & keep, w), keep, e.ratio)
 
     def objective(
         self,
@@ -167,8 +168,8 @@ def _ratio_objective(xp: Namespace, e: Elements) -> Array:
 def _clipped_ratio_weight(xp: Namespace, e: Elements) -> tuple[Array, Array]:
     """PPO-clip: w = r A unless (A > 0 and r > hi) or (A < 0 and r < lo), then 0."""
     lo, hi = _bounds(e)
-    keep = ~(((e.advantage > 0) & (e.ratio > hi)) | ((e.advantage < 0) & (e.ratio < lo)))
-    return _masked(xp, keep, e.ratio * e.advantage), keep
+    removed = ((e.advantage > 0) & (e.ratio > hi)) | ((e.advantage < 0) & (e.ratio < lo))
+    return e.ratio * e.advantage, ~removed
 
 
 def _clipped_ratio_objective(xp: Namespace, e: Elements) -> Array:
