@@ -57,7 +57,8 @@ def save(results: Results, path: Path) -> None:
     styles = {
         name: {
             "color": _COLOURS[i % len(_COLOURS)],
-            "linestyle": _DASHES[i // len(_COLOURS) % len(_DASHES)],
+            # Coprime cycles: neighbours differ in both, so curves that coincide are both seen.
+            "linestyle": _DASHES[i % len(_DASHES)],
         }
         for i, name in enumerate(methods)
     }

@@ -219,7 +219,7 @@ class ControlSampler:
             slot, t = (int(axis[0]) for axis in np.nonzero(bad))
             raise EnvironmentFault(
                 f"{self.task.name}: environment {slot} gave the {what} {value[slot, t]} "
-                f"at step {t} of the rollout; it must be finite"
+                f"at step {t + 1} of the rollout; it must be finite"
             )
 
     def state_dict(self) -> dict[str, Any]:

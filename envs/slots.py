@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, Protocol
 
 import gymnasium as gym
@@ -10,6 +11,9 @@ from gymnasium.vector import AutoresetMode
 
 from redline.algorithms.core.types import Array
 from redline.envs.tasks import ControlTask, EnvironmentFault, TaskError
+
+# Without a time limit an evaluation could go on for ever.
+MAX_EPISODE = 100_000
 
 
 class Step(NamedTuple):
@@ -86,15 +90,26 @@ class EnvList:
         """Step slot `i`; its observation is `observation[i]` afterwards.
 
         Raises:
-            EnvironmentFault: The environment raised.
+            EnvironmentFault: The environment raised, paid a reward that is not finite, or does not
+                end.
         """
+        self._clock[i] += 1
         try:
             observation, reward, terminated, truncated, _ = self.envs[i].step(action)
         except Exception as error:
             raise self._fault(i, f"step {self._clock[i]}", error) from error
-        self._clock[i] += 1
+        if not math.isfinite(reward):
+            raise EnvironmentFault(
+                f"{self.task.name}: environment {i} of {self.n} gave the reward {reward} at step "
+                f"{self._clock[i]} of its episode; it must be finite"
+            )
+        if self._clock[i] >= MAX_EPISODE and not (terminated or truncated):
+            raise EnvironmentFault(
+                f"{self.task.name}: environment {i} of {self.n} has not ended its episode within "
+                f"{MAX_EPISODE:,} steps; register the task with max_episode_steps"
+            )
         self._observation[i] = observation
-        return reward, terminated, truncated  # type: ignore[return-value]
+        return float(reward), terminated, truncated
 
     @property
     def observation(self) -> Array:
@@ -190,7 +205,7 @@ def make_vector(task: ControlTask, n: int, kind: str) -> VectorSlots:
             [task.make for _ in range(n)], autoreset_mode=AutoresetMode.SAME_STEP
         )
         return VectorSlots(task, env)
-    spec = gym.spec(task.name)
+    spec = gym.registry[task.name.rpartition(":")[2]]
     if spec.vector_entry_point is None:
         raise TaskError(
             f"task {task.name!r} has no vector environment of its own; use list or sync"

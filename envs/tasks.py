@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +21,8 @@ from redline.algorithms.core.distributions import (
 )
 
 Env = gym.Env[Any, Any]
+
+_log = logging.getLogger(__name__)
 
 
 class TaskError(ValueError):
@@ -70,8 +74,9 @@ def require_task(name: str) -> None:
     if module:
         try:
             importlib.import_module(module)
-        except ImportError as error:
-            raise TaskError(f"task {name!r}: cannot import module {module!r} ({error})") from error
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise TaskError(f"task {name!r}: cannot import module {module!r} ({reason})") from error
     if env_id in gym.registry:
         return
     near = difflib.get_close_matches(env_id, gym.registry, n=3, cutoff=0.5)
@@ -96,9 +101,10 @@ def control_task(name: str) -> ControlTask:
 
 
 def _make(name: str) -> Env:
+    _silence_mujoco(name)
     try:
         env: Env = gym.make(name, disable_env_checker=True)
-    except gym.error.Error as error:
+    except (gym.error.Error, ImportError) as error:
         raise TaskError(f"task {name!r} cannot be made: {error}") from error
     space = env.observation_space
     discrete = (gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
@@ -112,6 +118,18 @@ def _make(name: str) -> Env:
             "turns many others into a Box)"
         )
     return env
+
+
+def _silence_mujoco(name: str) -> None:
+    """Keep the simulator's C-level warnings off the terminal and out of ./MUJOCO_LOG.TXT."""
+    spec = gym.registry.get(name)
+    entry_point = spec.entry_point if spec is not None else None
+    if not (isinstance(entry_point, str) and entry_point.startswith("gymnasium.envs.mujoco")):
+        return
+    with contextlib.suppress(ImportError):  # then gymnasium says what is missing
+        import mujoco
+
+        mujoco.set_mju_user_warning(_log.debug)
 
 
 def _action_space(name: str, space: gym.Space[Any]) -> tuple[Distribution, Callable[[Any], Any]]:

@@ -193,7 +193,7 @@ def test_a_failed_cell_does_not_stop_the_others(
     assert record(home, "Threads")["status"] == "done"
     assert "5 failed" in shown.stdout and "1 of 6 runs complete" in shown.stdout
     for task, error in {
-        "Boom": "mine.envs:Boom-v0: environment 0 of 2 failed at step 4 of its episode: "
+        "Boom": "mine.envs:Boom-v0: environment 0 of 2 failed at step 5 of its episode: "
         "ValueError: tank empty 17",
         "Dies": "the worker process ended with exit code 7",
         "Killed": "the worker process was ended by SIGKILL; the machine may have run out of memory",
@@ -243,6 +243,6 @@ def test_a_single_run_computes_on_one_thread_and_fails_in_one_sentence(tmp_path:
     late = ("--task", "mine.envs:LateBoom-v0", "--n-envs", "2", "--out", "late")
     shown = redline(home, "run", "ppo", *late, *few)
     assert shown.returncode == 1 and "Traceback" not in shown.stderr
-    assert "mine.envs:LateBoom-v0: environment 0 of 2 failed at step 4" in shown.stderr
+    assert "mine.envs:LateBoom-v0: environment 0 of 2 failed at step 5" in shown.stderr
     assert "tank empty 17" in shown.stderr and "late/run.json holds the traceback" in shown.stderr
     assert json.loads((home / "late" / "run.json").read_text())["status"] == "failed"

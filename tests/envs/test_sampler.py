@@ -149,7 +149,9 @@ def test_an_error_names_environment_index_and_message():
 
 
 def test_nan_names_environment_step_and_value():
-    with pytest.raises(EnvironmentFault, match=r"ToyNan-v0: environment 0 .*reward nan at step 3"):
+    with pytest.raises(
+        EnvironmentFault, match=r"ToyNan-v0: environment 0 of 1 gave the reward nan at step 4"
+    ):
         sampler("ToyNan-v0").collect(policy("ToyNan-v0"), Need(steps=8))
 
 

@@ -7,7 +7,7 @@ from sampling import policy
 
 from redline.algorithms.core.distributions import Categorical, DiagGaussian
 from redline.envs.evaluate import Evaluator
-from redline.envs.tasks import TaskError, control_task, task_names
+from redline.envs.tasks import EnvironmentFault, TaskError, control_task, task_names
 
 
 def test_an_unknown_task_names_the_nearest():
@@ -58,3 +58,37 @@ def test_an_episodes_return_does_not_depend_on_the_number_of_slots():
 def test_no_episodes_is_refused():
     with pytest.raises(ValueError, match="at least 1, got 0"):
         Evaluator(control_task("CartPole-v1"), 0, np.asarray)
+
+
+def test_an_episode_without_an_end_is_refused(monkeypatch):
+    from redline.envs import slots
+
+    monkeypatch.setattr(slots, "MAX_EPISODE", 40)
+    evaluator = Evaluator(control_task("ToyLong-v0"), 1, lambda observation: observation)
+    with pytest.raises(EnvironmentFault, match=r"within 40 steps; register .*max_episode_steps"):
+        evaluator.returns(policy("ToyLong-v0"), deterministic=True)
+
+
+def test_nan_in_an_evaluation_names_environment_and_step():
+    evaluator = Evaluator(control_task("ToyNan-v0"), 2, lambda observation: observation)
+    with pytest.raises(EnvironmentFault, match=r"environment 0 of 2 gave the reward nan at step 4"):
+        evaluator.returns(policy("ToyNan-v0"), deterministic=True)
+
+
+def test_a_task_whose_requirements_are_missing_is_one_sentence():
+    with pytest.raises(TaskError, match=r"'Pusher-v4' cannot be made: "):
+        control_task("Pusher-v4")
+
+
+def test_a_module_that_fails_is_named(tmp_path, monkeypatch):
+    (tmp_path / "broken_task_module.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(TaskError, match=r"'broken_task_module' \(ZeroDivisionError"):
+        control_task("broken_task_module:Thing-v0")
+
+
+def test_mujoco_writes_nothing_beside_the_run(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    control_task("HalfCheetah-v5")
+    assert not list(tmp_path.iterdir())
+    assert capfd.readouterr().err == ""
