@@ -198,7 +198,7 @@ def test_a_failed_cell_does_not_stop_the_others(
         "Dies": "the worker process ended with exit code 7",
         "Killed": "the worker process was ended by SIGKILL; the machine may have run out of memory",
         "Exits": "SystemExit: leaving",
-        "Nan": "mine.envs:Nan-v0: environment 0 gave the reward nan at step 2 of the rollout; "
+        "Nan": "mine.envs:Nan-v0: environment 0 of 8 gave the reward nan at step 3 of its episode; "
         "it must be finite",
     }.items():
         data = record(home, task)
