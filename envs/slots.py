@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from typing import Any, NamedTuple, Protocol
 
@@ -11,6 +12,8 @@ from gymnasium.vector import AutoresetMode
 
 from redline.algorithms.core.types import Array
 from redline.envs.tasks import ControlTask, EnvironmentFault, TaskError
+
+_log = logging.getLogger(__name__)
 
 # Without a time limit an evaluation could go on for ever.
 MAX_EPISODE = 100_000
@@ -65,6 +68,7 @@ class EnvList:
         self.n, self.task = n, task
         self.envs = [task.make() for _ in range(n)]
         self._observation = np.zeros((n, task.observation_size), dtype=np.float32)
+        self._shape = (task.observation_size,)
         self._always = np.ones(n, dtype=bool)
         self._clock = [0] * n
 
@@ -80,7 +84,8 @@ class EnvList:
             EnvironmentFault: The environment raised.
         """
         try:
-            self._observation[i] = self.envs[i].reset(seed=seed)[0]
+            observation, _ = self.envs[i].reset(seed=seed)
+            self._observation[i] = self._checked(observation)
         except Exception as error:
             raise self._fault(i, "reset", error) from error
         self._clock[i] = 0
@@ -96,6 +101,8 @@ class EnvList:
         self._clock[i] += 1
         try:
             observation, reward, terminated, truncated, _ = self.envs[i].step(action)
+            self._observation[i] = self._checked(observation)
+            reward, terminated, truncated = float(reward), bool(terminated), bool(truncated)
         except Exception as error:
             raise self._fault(i, f"step {self._clock[i]}", error) from error
         if not math.isfinite(reward):
@@ -108,8 +115,14 @@ class EnvList:
                 f"{self.task.name}: environment {i} of {self.n} has not ended its episode within "
                 f"{MAX_EPISODE:,} steps; register the task with max_episode_steps"
             )
-        self._observation[i] = observation
-        return float(reward), terminated, truncated
+        return reward, terminated, truncated
+
+    def _checked(self, observation: Any) -> Any:
+        """An observation of the task's own length: a shorter one would be broadcast silently."""
+        array = observation if isinstance(observation, np.ndarray) else np.asarray(observation)
+        if array.shape != self._shape:
+            raise ValueError(f"the observation has the shape {array.shape}, expected {self._shape}")
+        return array
 
     @property
     def observation(self) -> Array:
@@ -143,8 +156,11 @@ class EnvList:
         )
 
     def close(self) -> None:
-        for env in self.envs:
-            env.close()
+        for i, env in enumerate(self.envs):
+            try:
+                env.close()
+            except Exception as error:  # what was learned must not be lost to a bad goodbye
+                _log.warning("%s", self._fault(i, "close", error))
 
 
 class VectorSlots:

@@ -71,7 +71,7 @@ def require_task(name: str) -> None:
         TaskError: The id is not registered, or its module cannot be imported.
     """
     module, _, env_id = name.rpartition(":")
-    if module:
+    if ":" in name:
         try:
             importlib.import_module(module)
         except Exception as error:
@@ -96,7 +96,8 @@ def control_task(name: str) -> ControlTask:
         observation_size = int(np.prod(env.observation_space.shape or (1,)))
         distribution, to_env = _action_space(name, env.action_space)
     finally:
-        env.close()
+        with contextlib.suppress(Exception):
+            env.close()
     return ControlTask(name, observation_size, distribution, to_env)
 
 
@@ -104,9 +105,10 @@ def _make(name: str) -> Env:
     _silence_mujoco(name)
     try:
         env: Env = gym.make(name, disable_env_checker=True)
-    except (gym.error.Error, ImportError) as error:
-        raise TaskError(f"task {name!r} cannot be made: {error}") from error
-    space = env.observation_space
+        space = env.observation_space
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise TaskError(f"task {name!r} cannot be made: {reason}") from error
     discrete = (gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
     if isinstance(space, discrete) or (isinstance(space, gym.spaces.Box) and len(space.shape) != 1):
         env = gym.wrappers.FlattenObservation(env)

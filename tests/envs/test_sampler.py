@@ -170,3 +170,15 @@ def test_every_kind_of_vectorization_collects(kind):
     assert rollout.episode_return == [float(length) for length in rollout.episode_length]
     assert rollout.mask.all() == (kind != "vector")
     source.close()
+
+
+def test_an_observation_of_another_shape_is_never_broadcast():
+    with pytest.raises(EnvironmentFault, match=r"reset .*shape \(1,\), expected \(2,\)"):
+        sampler("ToyMisshapen-v0").collect(policy("ToyEnds-v0"), Need(steps=4))
+
+
+def test_an_environment_that_cannot_be_closed_loses_nothing(caplog):
+    source = sampler("ToySticky-v0")
+    assert source.collect(policy("ToySticky-v0"), Need(steps=4)).steps == 4
+    source.close()
+    assert "stuck" in caplog.text

@@ -92,3 +92,13 @@ def test_mujoco_writes_nothing_beside_the_run(tmp_path, monkeypatch, capfd):
     control_task("HalfCheetah-v5")
     assert not list(tmp_path.iterdir())
     assert capfd.readouterr().err == ""
+
+
+def test_a_task_that_cannot_be_made_is_one_line():
+    with pytest.raises(TaskError, match=r"^task 'ToyUnmade-v0' cannot be made: RuntimeError: no l"):
+        control_task("ToyUnmade-v0")
+
+
+def test_an_empty_module_is_named():
+    with pytest.raises(TaskError, match="cannot import module ''"):
+        control_task(":CartPole-v1")

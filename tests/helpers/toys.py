@@ -111,3 +111,29 @@ gym.register("ToyNan-v0", NanReward)
 gym.register("ToyDict-v0", DictSpace)
 gym.register("ToyEcho-v0", Echo, max_episode_steps=5)
 gym.register("ToyGrid-v0", Grid)
+
+
+class Misshapen(Counter):
+    """Observations shorter than the space says."""
+
+    def _observation(self) -> Any:
+        return np.zeros(1, dtype=np.float32)
+
+
+class Sticky(Counter):
+    """Cannot be closed."""
+
+    def close(self) -> None:
+        raise RuntimeError("stuck")
+
+
+class Unmade(Counter):
+    """Cannot be made."""
+
+    def __init__(self) -> None:
+        raise RuntimeError("no\nlicence")
+
+
+gym.register("ToyMisshapen-v0", Misshapen)
+gym.register("ToySticky-v0", Sticky)
+gym.register("ToyUnmade-v0", Unmade)
