@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from redline.benchmark.config import Resolved, RunConfig, check, flat_fields, replace_fields
+from redline.benchmark.config import (
+    PLUGIN_CODE,
+    Resolved,
+    RunConfig,
+    check,
+    flat_fields,
+    replace_fields,
+)
 from redline.benchmark.errors import BadInput
 from redline.benchmark.parsing import flat_types, option, parse
 from redline.benchmark.presets import preset
@@ -37,23 +45,21 @@ def resolve(algo: str, arguments: Sequence[str], prog: str = "redline run") -> R
         BadInput: Unknown algorithm or flag, a value that does not parse or is out of range.
         SystemExit: With code 0, after --help was printed.
     """
-    from redline.algorithms import registry
-
-    try:
-        for path in option(arguments, "plugin"):
-            registry.load_plugin(path)
-        recipe = registry.get(algo)
-    except (registry.UnknownAlgorithm, registry.PluginError) as error:
-        raise BadInput(str(error)) from error
+    plugins = [Path(path).resolve() for path in option(arguments, "plugin")]
+    recipe = _recipe(algo, plugins)
     tasks = option(arguments, "task")
     wants_help = any(argument in ("-h", "--help") for argument in arguments)
     if not tasks and not wants_help:
         raise BadInput(f"{prog} {algo} needs --task, for example --task CartPole-v1")
     task = tasks[-1] if tasks else "CartPole-v1"
-    run, settings = _with_preset(algo, task, RunConfig(task=task), recipe())
-    parsed_run, parsed = _parse(arguments, run, settings, f"{prog} {algo}")
-    resolved = Resolved(algo, parsed, parsed_run, _overrides((run, settings), (parsed_run, parsed)))
-    check(resolved)
+    with _blamed_on(algo):
+        before = _with_preset(algo, task, RunConfig(task=task), recipe())
+        run, settings = _parse(arguments, *before, f"{prog} {algo}")
+        # Absolute, so that the record is of use from any folder; all of them, since of a repeated
+        # flag the parser keeps the last.
+        run = dataclasses.replace(run, plugin=tuple(dict.fromkeys(plugins)))
+        resolved = Resolved(algo, settings, run, _overrides(before, (run, settings)))
+        check(resolved)
     return resolved
 
 
@@ -63,19 +69,50 @@ def from_record(data: Mapping[str, Any]) -> Resolved:
     Raises:
         BadInput: The algorithm is not there any more (a plugin, perhaps).
     """
-    from redline.algorithms import registry
-
-    try:
-        for path in data["run"]["plugin"]:
-            registry.load_plugin(path)
-        recipe = registry.get(data["algo"])
-    except (registry.UnknownAlgorithm, registry.PluginError) as error:
-        raise BadInput(str(error)) from error
-    run = replace_fields(RunConfig(task=data["run"]["task"]), data["run"])
+    recipe = _recipe(data["algo"], data["run"]["plugin"])
+    of_run = {key: value for key, value in data["run"].items() if key != PLUGIN_CODE}
+    run = replace_fields(RunConfig(task=data["run"]["task"]), of_run)
     run = dataclasses.replace(
         run, out=Path(run.out) if run.out else None, plugin=tuple(map(Path, run.plugin))
     )
     return Resolved(data["algo"], replace_fields(recipe(), data["recipe"]), run, data["overrides"])
+
+
+def _recipe(algo: str, plugins: Iterable[str | Path]) -> type[Any]:
+    from redline.algorithms import registry
+
+    try:
+        for path in plugins:
+            registry.load_plugin(path)
+        recipe = registry.get(algo)
+    except (registry.UnknownAlgorithm, registry.PluginError) as error:
+        raise BadInput(str(error)) from error
+    names = {field.name for field in dataclasses.fields(recipe)}
+    for field in dataclasses.fields(RunConfig):
+        if field.name in names:
+            raise BadInput(
+                f"algorithm {algo!r}: its field {field.name!r} is a setting of every run already; "
+                "give it another name"
+            )
+    if "gamma" not in names:
+        raise BadInput(f"algorithm {algo!r} needs a field 'gamma', the discount of its returns")
+    return recipe
+
+
+@contextlib.contextmanager
+def _blamed_on(algo: str) -> Iterator[None]:
+    """What the code of a plugin raises is an input that the user can mend."""
+    from redline.algorithms import registry
+
+    try:
+        yield
+    except BadInput:
+        raise
+    except Exception as error:
+        fault = registry.fault(algo, error)
+        if fault is None:
+            raise
+        raise BadInput(str(fault)) from error
 
 
 def _with_preset(algo: str, task: str, run: RunConfig, recipe: Any) -> tuple[RunConfig, Any]:

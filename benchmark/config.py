@@ -5,14 +5,18 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import tyro
 
 from redline.benchmark.errors import BadInput, unknown
+
+if TYPE_CHECKING:
+    from redline.algorithms.core.learner import Algorithm
 
 T = TypeVar("T")
 
@@ -42,6 +46,8 @@ Count = Annotated[
 
 # They say where and how a run is written or found, not what is computed.
 NOT_HASHED = ("out", "overwrite", "tensorboard", "plugin")
+# Entry of a record beside the settings of a run: hash of the plugin's file.
+PLUGIN_CODE = "plugin_code"
 
 
 @dataclass(frozen=True)
@@ -108,7 +114,12 @@ class Resolved:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: what run.json holds."""
+        from redline.algorithms import registry
+
         run = json_ready(dataclasses.asdict(self.run))
+        code = registry.plugin_code(self.algo)
+        if code is not None:
+            run[PLUGIN_CODE] = code
         recipe = json_ready(dataclasses.asdict(self.recipe))
         return {"algo": self.algo, "recipe": recipe, "run": run}
 
@@ -173,6 +184,23 @@ def check(resolved: Resolved) -> None:
         BadInput: With the setting, its value, and what was expected.
     """
     run = resolved.run
+    _check_run(run)
+    recipe = flat_fields(resolved.recipe)
+    for name, value in (flat_fields(run) | recipe).items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise BadInput(f"{name} must be a finite number, got {value}")
+    for name, value in recipe.items():
+        _check_recipe_value(name, value)
+    _check_division(resolved)
+    need = _built(resolved).need
+    if need.steps is None and run.vectorization != "list":
+        raise BadInput(
+            f"{resolved.algo} plays whole episodes from chosen seeds, which needs "
+            f"--vectorization list, got {run.vectorization!r}"
+        )
+
+
+def _check_run(run: RunConfig) -> None:
     for name in ("steps", "eval_episodes", "n_envs"):
         if getattr(run, name) < 1:
             raise BadInput(f"{name} must be at least 1, got {getattr(run, name)}")
@@ -183,19 +211,26 @@ def check(resolved: Resolved) -> None:
         raise BadInput(f"hidden must be widths of at least 1, got {list(run.hidden)}")
     if run.device != "cpu" and run.policy == "mlp":
         raise BadInput(f"device {run.device!r} needs --policy torch; mlp runs on the CPU")
-    for name, value in flat_fields(resolved.recipe).items():
-        _check_recipe_value(name, value)
-    _check_division(resolved)
-    try:
-        need = resolved.recipe.build().need
-    except ValueError as error:
-        raise BadInput(str(error)) from error
-    if need.steps is None and run.vectorization != "list":
-        raise BadInput(
-            f"{resolved.algo} plays whole episodes from chosen seeds, which needs "
-            f"--vectorization list, got {run.vectorization!r}"
-        )
+    if run.n_envs > _MOST_ENVS:
+        raise BadInput(f"n_envs must be at most {_MOST_ENVS:,}, got {run.n_envs:,}")
 
+
+def _built(resolved: Resolved) -> Algorithm:
+    from redline.algorithms import registry
+    from redline.algorithms.core.learner import Algorithm
+
+    try:
+        algorithm = resolved.recipe.build()
+    except (ValueError, SystemExit) as error:
+        raise BadInput(str(registry.fault(resolved.algo, error) or error)) from error
+    if not isinstance(algorithm, Algorithm):
+        kind = type(algorithm).__name__
+        raise BadInput(f"algorithm {resolved.algo!r}: build() must give an Algorithm, got {kind}")
+    return algorithm
+
+
+# Each is an object of its own, and its episodes are kept in memory.
+_MOST_ENVS = 10_000
 
 _POSITIVE = [
     "n_steps",
@@ -222,8 +257,6 @@ _UNIT_INTERVAL = ("gamma", "gae_lambda")
 def _check_recipe_value(name: str, value: Any) -> None:
     if value is None:
         return
-    if value != value:
-        raise BadInput(f"{name} must be a number, got nan")
     if name in _POSITIVE and not value > 0:
         raise BadInput(f"{name} must be above 0, got {value}")
     if name in _UNIT_INTERVAL and not 0 <= value <= 1:

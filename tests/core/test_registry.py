@@ -20,6 +20,18 @@ class Mine(PPO):
 """
 
 
+RECIPE = """from dataclasses import dataclass
+from redline.algorithms.registry import register
+
+@register("mine")
+@dataclass
+class Mine:
+    gamma: float = 0.9
+    def build(self): ...
+"""
+FUNCTION = RECIPE.replace("@dataclass\n", "").replace("class Mine", "def mine()")
+
+
 @pytest.fixture(autouse=True)
 def restore_registry(monkeypatch):
     registry.discover()
@@ -42,6 +54,8 @@ def test_every_recipe_builds_and_describes_itself():
 def test_an_unknown_name_gives_the_nearest():
     with pytest.raises(registry.UnknownAlgorithm, match=r"'ppoo'; nearest: ppo"):
         registry.get("ppoo")
+    with pytest.raises(registry.UnknownAlgorithm, match=r"'PPO'; nearest: ppo"):
+        registry.get("PPO")
 
 
 def test_a_name_that_resembles_nothing_lists_all():
@@ -68,14 +82,24 @@ def test_a_plugin_is_registered_once(tmp_path):
         ("x = 1", "registers no algorithm"),
         ("\nx = 1 / 0\n", r"broken.py:2: ZeroDivisionError"),
         ("def f(:\n", r"broken.py:1: SyntaxError"),
+        ("\nimport sys\nsys.exit(3)", r"broken.py:3: SystemExit: 3"),
+        (RECIPE.replace("@dataclass\n", ""), r"broken.py:4: .*must be a dataclass, got Mine"),
+        (
+            RECIPE.replace("@dataclass\n", "").replace("class Mine", "def mine()"),
+            r"must be a dataclass, got mine; write @reg",
+        ),
+        (RECIPE.replace("build", "make"), r"Mine needs a method build\(\) -> Algorithm"),
+        (RECIPE.replace(" = 0.9", ""), r"algorithm 'mine': field 'gamma' needs a default"),
+        (RECIPE.replace('"mine"', "3"), r"name of an algorithm is lower-case letters, got 3"),
         (PLUGIN.format(name="ppo"), r"broken.py:6: ValueError: algorithm 'ppo' is registered"),
     ],
 )
 def test_a_broken_plugin_is_named_with_its_line(tmp_path, text, message):
     file = tmp_path / "broken.py"
     file.write_text(text)
-    with pytest.raises(registry.PluginError, match=message):
-        registry.load_plugin(file)
+    for _ in range(2):  # the second time as well: nothing of the first is left
+        with pytest.raises(registry.PluginError, match=message):
+            registry.load_plugin(file)
 
 
 def test_a_missing_plugin_is_named():

@@ -1,0 +1,91 @@
+"""Plugins from the command line: their code counts, and their mistakes end in one sentence."""
+
+import dataclasses
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from command import redline
+
+from redline.benchmark import cli
+from redline.benchmark.arguments import resolve
+
+PLUGIN = """
+from dataclasses import dataclass
+from redline.algorithms.reinforce import Reinforce
+from redline.algorithms.registry import register
+
+@register("{name}")
+@dataclass(frozen=True)
+class Mine(Reinforce):
+    "A copy under another name."
+
+    extra: int = 1
+
+    def build(self):
+        return super().build()
+"""
+TASK = ("--task", "CartPole-v1")
+FEW = (*TASK, "--steps", "50", "--evals", "1", "--eval-episodes", "1", "--out", "out")
+
+
+def run(folder: Path, name: str, *plugins: str) -> subprocess.CompletedProcess[str]:
+    flags = [part for path in plugins for part in ("--plugin", path)]
+    return redline(folder, "run", name, *FEW, *flags)
+
+
+def test_other_code_is_another_run_and_records_work_from_anywhere(tmp_path: Path) -> None:
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    here.mkdir(), elsewhere.mkdir()
+    for name in ("a", "b"):
+        (here / f"{name}.py").write_text(PLUGIN.format(name=f"mine_{name}"))
+    assert run(here, "mine_a", "a.py", "b.py").returncode == 0
+    assert "complete already" in run(here, "mine_a", "a.py").stdout
+    assert redline(elsewhere, "eval", os.path.relpath(here / "out", elsewhere)).returncode == 0
+    with (here / "b.py").open("a") as file:
+        file.write("# another\n")
+    assert "complete already" in run(here, "mine_a", "a.py", "b.py").stdout
+    with (here / "a.py").open("a") as file:
+        file.write("# another\n")
+    shown = run(here, "mine_a", "a.py")
+    assert shown.returncode == 2 and "other settings (plugin_code " in shown.stderr
+
+
+def test_all_plugins_are_recorded_with_absolute_paths(tmp_path: Path) -> None:
+    files = tuple(tmp_path / f"{name}.py" for name in ("c", "d"))
+    for file in files:
+        file.write_text(PLUGIN.format(name=f"mine_{file.stem}"))
+    relative = [os.path.relpath(file) for file in files]
+    resolved = resolve("mine_c", [*TASK, "--plugin", relative[0], "--plugin", relative[1]])
+    assert resolved.run.plugin == files
+
+
+def test_the_hash_of_a_recipe_of_our_own_does_not_depend_on_plugins(tmp_path: Path) -> None:
+    (tmp_path / "e.py").write_text(PLUGIN.format(name="mine_e"))
+    plain = resolve("ppo", TASK)
+    beside = resolve("ppo", [*TASK, "--plugin", str(tmp_path / "e.py")])
+    assert plain.hash == beside.hash and beside == dataclasses.replace(plain, run=beside.run)
+
+
+MISTAKES = {
+    "raises": ("super().build()", "1 / 0", "(mistake.py:14): ZeroDivisionError: division by zero"),
+    "refuses": ("return super()", "raise ValueError('no'); (0)", "(mistake.py:14): ValueError: no"),
+    "exits": ("return super()", "raise SystemExit(0); (0)", "(mistake.py:14): SystemExit: 0"),
+    "nothing": ("return super()", "super()", "build() must give an Algorithm, got NoneType"),
+    "clash": ("extra", "seed", "its field 'seed' is a setting of every run already"),
+    "type": ("extra: int", "extra: 'Missing'", "(mistake.py): NameError"),
+    "no discount": ("Mine(Reinforce)", "Mine", "needs a field 'gamma'"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "sentence"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_one_sentence(
+    old: str, new: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"mine_{tmp_path.name.lower()}"
+    file = tmp_path / "mistake.py"
+    file.write_text(PLUGIN.format(name=name).replace(old, new))
+    assert cli.main(["run", name, *TASK, "--plugin", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error and name in error and error.count("\n") == 1
