@@ -42,21 +42,6 @@ class Display(Protocol):
         """A cell is done or failed."""
 
 
-def check_tasks(cells: Sequence[Cell]) -> None:
-    """Make every task once and look at its spaces.
-
-    Raises:
-        BadInput: A task that does not exist or is not supported.
-    """
-    from redline.envs.tasks import TaskError, control_task
-
-    for task in dict.fromkeys(cell.resolved.run.task for cell in cells):
-        try:
-            control_task(task)
-        except (TaskError, ImportError) as error:
-            raise BadInput(str(error)) from error
-
-
 def plan(cells: Sequence[Cell], overwrite: bool) -> Plan:
     """Sort cells into what is there and what is to be trained.
 

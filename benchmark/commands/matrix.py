@@ -17,6 +17,7 @@ from redline.benchmark.config import Count
 from redline.benchmark.errors import BadInput, first_line
 from redline.benchmark.launchers import Outcome
 from redline.benchmark.parsing import parse
+from redline.benchmark.preflight import check_tasks
 from redline.benchmark.suite import Cell
 
 _DESCRIPTION = (
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     chosen = suite.read(config.suite)
     root = config.out or Path("results") / chosen.name
     cells = suite.cells(chosen, root, config.seeds, config.steps)
-    matrix.check_tasks(cells)
+    check_tasks(cell.resolved for cell in cells)
     plan = matrix.plan(cells, config.overwrite)
     if config.dry_run:
         return _list(plan)

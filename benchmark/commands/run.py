@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from redline.benchmark.arguments import resolve
 from redline.benchmark.config import Resolved
 from redline.benchmark.errors import BadInput, describe
+from redline.benchmark.preflight import check_tasks
 from redline.benchmark.runs import is_done, record_failure, run_path
 
 
@@ -33,6 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     if not resolved.run.overwrite and is_done(folder, resolved):
         print(f"{folder} is complete already; --overwrite trains it again")
         return 0
+    check_tasks([resolved])
     try:
         last = _train(resolved, folder)
     except BadInput:
