@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import os
 import sys
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from redline.benchmark import threads
 
 threads.pin()
 
+from redline.benchmark import process  # noqa: E402
 from redline.benchmark.errors import BadInput, unknown  # noqa: E402
 
 USAGE = """\
@@ -21,6 +23,7 @@ redline: a benchmark suite for policy optimisation.
   redline report DIR [--baseline ALGO]      tables and curves of all runs below a folder
   redline eval RUN [--episodes N]           play a trained policy
   redline list [algorithms|tasks|suites]    what there is to run
+  redline --version
 
 COMMAND --help lists its settings; redline run ppo --help those of an algorithm.
 """
@@ -29,29 +32,56 @@ COMMANDS = ("run", "matrix", "report", "eval", "list")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point; gives the exit code (0 ok, 1 failed cells, 2 bad input)."""
+    """Entry point; gives the exit code (0 ok, 1 failed cells, 2 bad input, 130 interrupted)."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    with process.safe_streams(), process.interruptible():
+        try:
+            code = _command(arguments)
+            sys.stdout.flush()
+            return code
+        except BadInput as error:
+            print(f"redline: {error}", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            print("redline: interrupted; what was written is kept", file=sys.stderr)
+            return 130
+        except BrokenPipeError:  # whoever read our output has seen enough
+            process.drop(sys.stdout)
+            return 1
+        except OSError as error:
+            where = f" ({error.filename})" if error.filename else ""
+            print(f"redline: {error.strerror or error}{where}", file=sys.stderr)
+            process.drop(sys.stdout)
+            return 1
+
+
+def _command(arguments: Sequence[str]) -> int:
+    _check_surroundings(arguments)
     # For tasks given as module:Env-v0; last, so that a file here replaces no installed module.
     if "" not in sys.path:
         sys.path.append("")
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(USAGE, end="")
         return 0
+    if arguments[0] == "--version":
+        print(f"redline {importlib.metadata.version('redline-rl')}")
+        return 0
+    if arguments[0] not in COMMANDS:
+        raise unknown("command", arguments[0], COMMANDS)
+    # Only the module of the command itself is imported.
+    module = importlib.import_module(f"redline.benchmark.commands.{arguments[0]}")
+    code: int = module.main(arguments[1:])
+    return code
+
+
+def _check_surroundings(arguments: Sequence[str]) -> None:
+    """Refuse what would fail somewhere in a library."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError as error:
+            raise BadInput(f"the argument {argument!r} is not valid UTF-8 text") from error
     try:
-        if arguments[0] not in COMMANDS:
-            raise unknown("command", arguments[0], COMMANDS)
-        # Only the module of the command itself is imported.
-        module = importlib.import_module(f"redline.benchmark.commands.{arguments[0]}")
-        code: int = module.main(arguments[1:])
-        sys.stdout.flush()
-        return code
-    except BadInput as error:
-        print(f"redline: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("redline: interrupted; what was written is kept", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        # Whoever read our output has seen enough; the interpreter must not try to flush the rest.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        os.getcwd()
+    except OSError as error:
+        raise BadInput("the current folder does not exist any more; change to another") from error

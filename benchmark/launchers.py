@@ -20,6 +20,7 @@ from typing import Any
 from redline.benchmark import threads
 from redline.benchmark.arguments import from_record
 from redline.benchmark.errors import describe
+from redline.benchmark.process import ENDING
 from redline.benchmark.suite import Cell
 
 # Seconds between two looks at the running cells.
@@ -107,7 +108,13 @@ class _Slot:
     def submit(self, cell: Cell) -> Future[Outcome]:
         record = {**cell.resolved.to_json(), "overrides": dict(cell.resolved.overrides)}
         self._steps[0], self._started = 0, time.perf_counter()
-        return self.call(_train_cell, record, cell.folder)
+        try:
+            return self.call(_train_cell, record, cell.folder)
+        except OSError as error:  # no process, memory or descriptor left: the cell fails
+            self.end()
+            failed: Future[Outcome] = Future()
+            failed.set_exception(error)
+            return failed
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Run a function in the worker; a worker that died meanwhile is replaced first."""
@@ -120,15 +127,15 @@ class _Slot:
             1, self._context, initializer=_start_worker, initargs=(self._steps,)
         )
         before = set(multiprocessing.active_children())
-        # A worker inherits the blocked signal: Ctrl-C reaches the parent alone, which ends the
+        # An interrupt waits until the worker is there, and can be ended. A worker inherits the
+        # blocked signals and keeps SIGINT so: Ctrl-C reaches the parent alone, which ends the
         # workers, and no worker answers it with a traceback of its own.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         try:
-            future = self._executor.submit(function, *arguments)
-            (self._process,) = set(multiprocessing.active_children()) - before
+            return self._executor.submit(function, *arguments)
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        return future
+            self._process = next(iter(set(multiprocessing.active_children()) - before), None)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
     def outcome(self, future: Future[Outcome]) -> Outcome:
         try:
@@ -144,10 +151,14 @@ class _Slot:
         """End the worker at once; its exit code, 0 where there is none."""
         if self._executor is None:
             return 0
-        self._process.kill()
-        self._executor.shutdown(cancel_futures=True)
-        self._executor = None
-        return int(self._process.exitcode)
+        executor, process = self._executor, self._process
+        self._executor = self._process = None
+        if process is None:  # it could not be started
+            executor.shutdown(wait=False, cancel_futures=True)
+            return 0
+        process.kill()
+        executor.shutdown(cancel_futures=True)
+        return int(process.exitcode)
 
 
 def _last_words(exit_code: int) -> str:
@@ -166,6 +177,7 @@ _worker_steps: Any = None
 def _start_worker(steps: Any) -> None:
     global _worker_steps
     _worker_steps = steps
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, set(ENDING) - {signal.SIGINT})
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

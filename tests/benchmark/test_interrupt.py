@@ -62,12 +62,17 @@ def started(folder: Path, until_training: bool = True) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("until_training", [True, False])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_ends_within_seconds_and_the_same_command_continues(
-    until_training: bool, tmp_path: Path
+    until_training: bool, number: int, tmp_path: Path
 ) -> None:
     process = started(tmp_path, until_training)
-    # A terminal sends it to the whole group.
-    os.killpg(process.pid, signal.SIGINT)
+    if number == signal.SIGINT:
+        # A terminal sends it to the whole group; an impatient user twice.
+        os.killpg(process.pid, number)
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
     begin = time.monotonic()
     _, error = process.communicate(timeout=20)
     assert time.monotonic() - begin < 5
