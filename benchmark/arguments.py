@@ -33,6 +33,8 @@ def to_arguments(settings: Mapping[str, Any]) -> list[str]:
             arguments.append(f"--{head}.{flag}" if head else f"--{flag}")
         elif isinstance(value, list | tuple):
             arguments += [f"--{key}", *map(str, value)]
+        elif isinstance(value, str) and value.startswith("-"):
+            raise BadInput(f"{key} must be a value, got {value!r}, which looks like a flag")
         else:
             arguments += [f"--{key}", str(value)]
     return arguments

@@ -9,9 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
-
-import tyro
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from redline.benchmark.errors import BadInput, unknown
 
@@ -20,29 +18,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-
-def count(text: str) -> int:
-    """A whole number, also written 1e6.
-
-    Raises:
-        ValueError: Not a whole number.
-    """
-    value = float(text)
-    if not value.is_integer():
-        raise ValueError(f"expected a whole number, got {text}")
-    return int(value)
-
-
-Count = Annotated[
-    int,
-    tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="INT",
-        instance_from_str=lambda args: count(args[0]),
-        is_instance=lambda instance: isinstance(instance, int),
-        str_from_instance=lambda instance: [str(instance)],
-    ),
-]
 
 # They say where and how a run is written or found, not what is computed.
 NOT_HASHED = ("out", "overwrite", "tensorboard", "plugin")
@@ -77,13 +52,13 @@ class RunConfig:
     """
 
     task: str
-    seed: Count = 0
-    steps: Count = 100_000
+    seed: int = 0
+    steps: int = 100_000
     out: Path | None = None
     overwrite: bool = False
-    evals: Count = 10
-    eval_episodes: Count = 20
-    n_envs: Count = 8
+    evals: int = 10
+    eval_episodes: int = 20
+    n_envs: int = 8
     vectorization: Literal["list", "sync", "vector"] = "list"
     policy: Literal["mlp", "torch"] = "mlp"
     device: str = "cpu"

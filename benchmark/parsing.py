@@ -54,6 +54,7 @@ def parse(
                 prog=prog,
                 description=description,
                 return_unknown_args=True,
+                registry=_whole_numbers(),
             )
     except ValueError as error:
         raise BadInput(str(error)) from error
@@ -63,8 +64,51 @@ def parse(
         reason = _reason(error, complaint.getvalue(), arguments, flags)
         raise BadInput(reason or f"{prog} --help shows what is expected") from None
     if strays:
-        raise BadInput(f"unexpected argument {strays[0]!r}; {prog} --help shows what is expected")
+        where = _after(strays[0], arguments, flags)
+        raise BadInput(
+            f"unexpected argument {strays[0]!r}{where}; {prog} --help shows what is expected"
+        )
     return parsed
+
+
+def _whole_numbers() -> Any:
+    """A rule of tyro's: every int may also be written 1e6."""
+    from tyro import constructors
+
+    registry = constructors.ConstructorRegistry()
+
+    @registry.primitive_rule
+    def rule(info: constructors.PrimitiveTypeInfo) -> Any:
+        if info.type is not int:
+            return None
+        return constructors.PrimitiveConstructorSpec(
+            nargs=1,
+            metavar="INT",
+            instance_from_str=lambda texts: _whole(texts[0]),
+            is_instance=lambda instance: isinstance(instance, int),
+            str_from_instance=lambda instance: [str(instance)],
+        )
+
+    return registry
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        value = float(text)
+    if not value.is_integer():
+        raise ValueError(f"expected a whole number, got {text}")
+    return int(value)
+
+
+def _after(stray: str, arguments: Sequence[str], flags: Mapping[str, Any]) -> str:
+    """The flag that a stray argument follows, and how many values that takes."""
+    for name, hint in flags.items():
+        if stray in option(arguments, _as_flag(name)[2:]):
+            number = f"no value ({_negated(name)} switches it off)" if hint is bool else "one value"
+            return f" after {_as_flag(name)}, which takes {number}"
+    return ""
 
 
 def option(arguments: Sequence[str], name: str) -> list[str]:
@@ -107,15 +151,20 @@ def _plain(hint: Any) -> Any:
 
 def _check_names(arguments: Sequence[str], flags: Mapping[str, Any]) -> None:
     """Refuse an unknown flag with the nearest ones."""
-    known = {"--help", *(_as_flag(name) for name in flags)}
-    for name, hint in flags.items():
-        if hint is bool:
-            head, dot, last = name.rpartition(".")
-            known.add(_as_flag(f"{head}{dot}no_{last}"))
+    switches = {_as_flag(name): _negated(name) for name, hint in flags.items() if hint is bool}
+    known = {"--help", *map(_as_flag, flags), *switches.values()}
     for argument in arguments:
-        flag = argument.partition("=")[0].replace("_", "-")
+        flag, equals, _ = argument.partition("=")
+        flag = flag.replace("_", "-")
         if flag.startswith("--") and flag not in known:
             raise unknown("flag", flag, known)
+        if equals and flag in switches:
+            raise BadInput(f"{flag} takes no value; {switches[flag]} switches it off")
+
+
+def _negated(name: str) -> str:
+    head, dot, last = name.rpartition(".")
+    return _as_flag(f"{head}{dot}no_{last}")
 
 
 def _as_flag(name: str) -> str:
@@ -137,13 +186,15 @@ def _reason(
     if not values:
         return f"{named[0]} needs a value: {_expected(hint)}"
     got = " ".join(values)
-    near = difflib.get_close_matches(got, map(str, _choices(hint)), n=1, cutoff=0.4)
+    near = difflib.get_close_matches(got, _choices(hint), n=1, cutoff=0.4)
+    if got.lower() == "none" and type(None) in get_args(hint):
+        near = ["None"]
     nearest = f"; nearest: {near[0]}" if near else ""
     return f"{named[0]} must be {_expected(hint)}, got {got!r}{nearest}"
 
 
-def _choices(hint: Any) -> tuple[Any, ...]:
-    return get_args(hint) if get_origin(hint) is Literal else ()
+def _choices(hint: Any) -> list[str]:
+    return [str(choice) for choice in get_args(hint)] if get_origin(hint) is Literal else []
 
 
 def _expected(hint: Any) -> str:

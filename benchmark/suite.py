@@ -35,7 +35,7 @@ from redline.benchmark.runs import run_path, variant_name
 _SUITE_KEYS = ("question", "tasks", "seeds", "algorithms", "plugin", "settings", "variants")
 _VARIANT_KEYS = ("algorithm", "tasks", "settings")
 # A suite says these in its own keys, or its command line does.
-_NO_SETTINGS = ("task", "seed", "out", "overwrite", "plugin")
+_NO_SETTINGS = ("task", "seed", "out", "overwrite", "plugin", "help")
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def read(name: str) -> Suite:
             raise unknown("suite", name, known)
         source = known[name]
     try:
-        data = tomllib.loads(source.read_text(encoding="utf-8"))
+        data = tomllib.loads(source.read_text(encoding="utf-8-sig"))  # some editors write a mark
     except OSError as error:
         raise BadInput(f"cannot read suite {name}: {error.strerror}") from error
     except ValueError as error:  # also bytes that are no text
@@ -164,10 +164,10 @@ def cells(
 
 def _resolve(suite: Suite, variant: Variant, task: str, steps: int | None) -> Resolved:
     settings = {**variant.settings, **({} if steps is None else {"steps": steps})}
-    arguments = to_arguments({"task": task, **settings})
-    if suite.plugin:
-        arguments += to_arguments({"plugin": suite.plugin})
     try:
+        arguments = to_arguments({"task": task, **settings})
+        if suite.plugin:
+            arguments += to_arguments({"plugin": suite.plugin})
         return resolve(variant.algorithm, arguments)
     except BadInput as error:
         where = f"suite {suite.name}, {variant.algorithm} on {task}"

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import tyro
 
-from redline.benchmark.config import Count
 from redline.benchmark.errors import BadInput
 from redline.benchmark.parsing import parse
 
@@ -27,7 +26,7 @@ class EvalConfig:
     """
 
     run: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")] = None
-    episodes: Count | None = None
+    episodes: int | None = None
 
 
 def main(arguments: Sequence[str]) -> int:

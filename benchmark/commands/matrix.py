@@ -13,7 +13,6 @@ import tyro
 from rich.console import Console
 
 from redline.benchmark import matrix, suite
-from redline.benchmark.config import Count
 from redline.benchmark.errors import BadInput, first_line
 from redline.benchmark.launchers import Outcome
 from redline.benchmark.parsing import parse
@@ -40,10 +39,10 @@ class MatrixConfig:
     """
 
     suite: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="SUITE")] = None
-    jobs: Count = 1
+    jobs: int = 1
     out: Path | None = None
-    seeds: tuple[Count, ...] | None = None
-    steps: Count | None = None
+    seeds: tuple[int, ...] | None = None
+    steps: int | None = None
     overwrite: bool = False
     dry_run: bool = False
 

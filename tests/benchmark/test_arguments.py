@@ -18,7 +18,12 @@ REFUSED = {
     "optional": ("--target-kl x", "--target-kl must be a number or None, got 'x'"),
     "list": ("--hidden 64 b", "--hidden must be whole numbers, got '64 b'"),
     "no value": ("--lr", "--lr needs a value: a number"),
-    "stray": ("twice", "unexpected argument 'twice'; redline run ppo --help"),
+    "stray": ("twice", "'twice' after --task, which takes one value; redline run ppo --h"),
+    "two values": ("--lr 1 2", "unexpected argument '2' after --lr, which takes one value"),
+    "value of a switch": ("--lr-decay=False", "--lr-decay takes no value; --no-lr-decay switches"),
+    "text after a switch": ("--lr-decay no", "takes no value (--no-lr-decay switches it off)"),
+    "none": ("--max-grad-norm none", "a number or None, got 'none'; nearest: None"),
+    "fraction of a list": ("--hidden 1.5", "--hidden must be whole numbers, got '1.5'"),
     "unknown flag": ("--stesp 5", "unknown flag '--stesp'; nearest: --steps"),
     "refused by a part": ("--clip.low 2", "clip.low is a distance from 1 in [0, 1], got 2.0"),
     "nan": ("--lr nan", "lr must be a finite number, got nan"),
@@ -72,9 +77,15 @@ def test_help_lists_every_setting_with_its_description(capsys: pytest.CaptureFix
         assert text in shown
 
 
-@pytest.mark.parametrize(("text", "steps"), [("1e3", 1000), ("1_000", 1000), ("7", 7)])
-def test_counts_may_be_written_in_several_ways(text: str, steps: int) -> None:
-    assert resolve("ppo", [*PPO, "--steps", text]).run.steps == steps
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1e3", 1000), ("1_000", 1000), ("8", 8), ("9007199254740993", 9007199254740993)],
+)
+def test_whole_numbers_may_be_written_in_several_ways(text: str, value: int) -> None:
+    flags = ("--steps", text, "--hidden", text, "64", "--epochs", text)
+    resolved = resolve("ppo", [*PPO, *flags])
+    assert (resolved.run.steps, resolved.run.hidden) == (value, (value, 64))
+    assert resolved.recipe.epochs == value
 
 
 def test_settings_of_a_suite_are_the_flags_of_the_command_line() -> None:

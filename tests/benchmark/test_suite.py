@@ -91,6 +91,13 @@ REFUSED = {
     "bad value": (SMALL.replace("300", '"many"'), "--steps must be a whole number, got 'many'"),
     "out of range": (SMALL.replace("300", "0"), "steps must be at least 1, got 0"),
     "seed as a setting": (SMALL.replace("steps =", "seed ="), "seed is no setting of a suite"),
+    "help": (SMALL.replace("steps = 300", "help = true"), "help is no setting of a suite"),
+    "list for one value": (
+        SMALL.replace("300", "[1, 2]"),
+        "reinforce on CartPole-v1: unexpected argument '2' after --steps, which takes one value",
+    ),
+    "flag as a value": (SMALL.replace("300", '"--help"'), "steps must be a value, got '--help'"),
+    "flag as a task": (SMALL.replace("Acrobot-v1", "--help"), "task must be a value, got '--help'"),
     "unknown key of a variant": (SMALL.replace("algorithm =", "algo ="), "'algo'; nearest: algo"),
     "task of a variant": (
         SMALL.replace('tasks = ["CartPole-v1"]', 'tasks = ["CartPole-v0"]'),
@@ -112,6 +119,10 @@ def test_a_wrong_suite_is_one_sentence_before_any_work(
     assert cli.main(["matrix", written(tmp_path, text), "--out", str(out)]) == 2
     error = capsys.readouterr().err
     assert sentence in error and error.count("\n") == 1 and not out.exists()
+
+
+def test_a_byte_order_mark_is_no_part_of_a_suite(tmp_path: Path) -> None:
+    assert suite.read(written(tmp_path, "\ufeff" + SMALL)).seeds == [0, 1]
 
 
 def test_a_suite_that_is_not_there(tmp_path: Path) -> None:
