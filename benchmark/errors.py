@@ -13,7 +13,9 @@ class BadInput(ValueError):
 def unknown(kind: str, name: str, known: Iterable[str]) -> BadInput:
     """An error that names the value and the nearest valid ones."""
     options = sorted(known)
-    near = difflib.get_close_matches(name, options, n=3, cutoff=0.4)
+    folded = {option.lower(): option for option in options}
+    close = difflib.get_close_matches(name.lower(), folded, n=3, cutoff=0.4)
+    near = [folded[option] for option in close]
     hint = f"nearest: {', '.join(near)}" if near else f"known: {', '.join(options)}"
     return BadInput(f"unknown {kind} {name!r}; {hint}")
 

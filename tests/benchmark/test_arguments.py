@@ -52,6 +52,9 @@ def test_what_does_not_fit_is_one_sentence_and_exit_code_2(
 def test_unknown_names_are_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, nearest in (
         (["rnu"], "run"),
+        (["RUN"], "run"),
+        (["run", "PPO", *PPO], "ppo"),
+        (["matrix", "DEMO"], "demo"),
         (["run", "pppo", *PPO], "ppo"),
         (["run", "ppo", "--task", "CartPol-v1"], "CartPole-v1"),
     ):

@@ -1,4 +1,4 @@
-"""Ctrl-C, and a parent that is killed: no worker stays, what is finished is kept."""
+"""Ctrl-C and its like, and a parent that is killed: no worker stays, what is finished is kept."""
 
 import json
 import os
@@ -93,12 +93,14 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     wait_until(lambda: not members(process.pid), 10)
 
 
-def test_ctrl_c_on_a_single_run_keeps_what_was_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_on_a_single_run_keeps_what_was_written(number: int, tmp_path: Path) -> None:
     few = ("--steps", "1e8", "--eval-episodes", "1", "--evals", "1", "--out", "one")
     process = start_redline(tmp_path, "run", "ppo", "--task", "CartPole-v1", *few)
     metrics = tmp_path / "one" / "metrics.jsonl"
     wait_until(lambda: metrics.exists() and metrics.stat().st_size)
-    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, number)
+    os.killpg(process.pid, number)
     _, error = process.communicate(timeout=20)
     assert process.returncode == 130
     assert error == "redline: interrupted; what was written is kept\n"
