@@ -48,6 +48,8 @@ def resolve(algo: str, arguments: Sequence[str], prog: str = "redline run") -> R
         SystemExit: With code 0, after --help was printed.
     """
     plugins = [Path(path).resolve() for path in option(arguments, "plugin")]
+    if not plugins and "--plugin" in arguments:
+        raise BadInput("--plugin needs a value: the path of a Python file")
     recipe = _recipe(algo, plugins)
     tasks = option(arguments, "task")
     wants_help = any(argument in ("-h", "--help") for argument in arguments)

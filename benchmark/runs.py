@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from redline.benchmark.config import NOT_HASHED, Resolved
+from redline.benchmark.config import NOT_HASHED, PLUGIN_CODE, Resolved
 from redline.benchmark.errors import BadInput
 from redline.benchmark.loggers import JsonLines, TensorBoard
 
@@ -89,8 +89,10 @@ def _difference(data: Mapping[str, Any], resolved: Resolved) -> str:
     for part in ("recipe", "run"):
         for key, value in now[part].items():
             before = data[part].get(key)
-            if before != value and key not in NOT_HASHED:
-                changes.append(f"{key} {before} -> {value}")
+            if before == value or key in NOT_HASHED:
+                continue
+            text = f"{key} {before} -> {value}"
+            changes.append("the plugin's code changed" if key == PLUGIN_CODE else text)
     return ", ".join(changes) or "written by another version"
 
 

@@ -18,6 +18,7 @@ REFUSED = {
     "optional": ("--target-kl x", "--target-kl must be a number or None, got 'x'"),
     "list": ("--hidden 64 b", "--hidden must be whole numbers, got '64 b'"),
     "no value": ("--lr", "--lr needs a value: a number"),
+    "no plugin": ("--plugin", "--plugin needs a value: the path of a Python file"),
     "stray": ("twice", "'twice' after --task, which takes one value; redline run ppo --h"),
     "two values": ("--lr 1 2", "unexpected argument '2' after --lr, which takes one value"),
     "value of a switch": ("--lr-decay=False", "--lr-decay takes no value; --no-lr-decay switches"),
