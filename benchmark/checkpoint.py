@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from redline.benchmark.files import replacing
+
 FORMAT = 1
 NAME = "checkpoint.pt"
 
@@ -43,12 +45,10 @@ def save(folder: Path, state: Mapping[str, Any]) -> None:
     """Write `folder`/checkpoint.pt; a reader sees the old file or the new one, never a part."""
     import torch
 
-    temporary = folder / f".{NAME}.tmp"
-    with temporary.open("wb") as file:
+    with replacing(folder / NAME) as temporary, temporary.open("wb") as file:
         torch.save(_to_tensors({"format": FORMAT, **state}), file)
         file.flush()
         os.fsync(file.fileno())
-    temporary.replace(folder / NAME)
 
 
 def load(folder: Path) -> dict[str, Any]:
@@ -56,13 +56,15 @@ def load(folder: Path) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: No checkpoint there.
-        ValueError: Written by a newer version of Redline.
+        ValueError: Written by a newer version of Redline, or something else altogether.
     """
     import torch
 
     state = to_numpy(torch.load(folder / NAME, map_location="cpu", weights_only=True))
+    if not isinstance(state, dict) or not isinstance(state.get("format"), int):
+        raise ValueError(f"{folder / NAME} is no checkpoint of Redline")
     if state["format"] > FORMAT:
         raise ValueError(
             f"{folder / NAME} has format {state['format']}, this version reads {FORMAT}"
         )
-    return dict(state)
+    return state

@@ -15,6 +15,17 @@ from typing import Any, TextIO
 _TENSORBOARD_POINTS = 200
 
 
+def finite(value: Any) -> Any:
+    """A value as JSON can hold it: nan and infinity become None, at any depth."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return value
+
+
 class JsonLines:
     """Appends one JSON object per line, each flushed at once; nan and infinity become null."""
 
@@ -23,11 +34,7 @@ class JsonLines:
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Append a row."""
-        clean = {
-            key: None if isinstance(value, float) and not math.isfinite(value) else value
-            for key, value in row.items()
-        }
-        self._file.write(json.dumps(clean) + "\n")
+        self._file.write(json.dumps(finite(row), allow_nan=False) + "\n")
         self._file.flush()
 
     def close(self) -> None:
@@ -36,15 +43,18 @@ class JsonLines:
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Rows of a JSON-lines file; a last line that was cut short is left out."""
-    if not path.exists():
+    """Rows of a JSON-lines file, up to the first line that is cut short or damaged."""
+    if not path.is_file():
         return
-    with path.open(encoding="utf-8") as lines:
+    with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             try:
-                yield json.loads(line)
-            except json.JSONDecodeError:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
                 return
+            if not isinstance(row, dict):
+                return
+            yield row
 
 
 class TensorBoard:

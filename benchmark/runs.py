@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib.metadata
 import json
 import os
-import platform
 import re
-import resource
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,18 +13,32 @@ from typing import Any
 
 from redline.benchmark.config import NOT_HASHED, PLUGIN_CODE, Resolved
 from redline.benchmark.errors import BadInput
-from redline.benchmark.loggers import JsonLines, TensorBoard
-
-_PACKAGES = (
-    "redline-rl",
-    "numpy",
-    "torch",
-    "gymnasium",
-    "mujoco",
-    "stable-baselines3",
-    "sb3-contrib",
+from redline.benchmark.files import Busy, Hold, remove_temporary, replacing
+from redline.benchmark.loggers import JsonLines, TensorBoard, finite
+from redline.benchmark.machine import (
+    git_state,
+    host,
+    peak_memory_mb,
+    reset_peak_memory,
+    versions,
 )
+
 _FILES = ("metrics.jsonl", "eval.jsonl", "checkpoint.pt")
+_EVENTS = "events.out.tfevents.*"
+
+# What readers of run.json rely on; of the second group, any may be absent.
+_TYPES = {"status": str, "hash": str, "algo": str, "recipe": dict, "run": dict}
+_OPTIONAL: dict[str, Any] = {
+    "overrides": dict,
+    "versions": dict,
+    "host": dict,
+    "final": dict,
+    "error": str,
+    "started": int | float,
+    "wall_seconds": int | float,
+    "peak_memory_mb": int | float,
+}
+_RUN_TYPES = {"task": str, "seed": int, "steps": int, "evals": int, "eval_episodes": int}
 
 
 def safe_name(text: str) -> str:
@@ -54,10 +63,18 @@ def read_run(folder: Path) -> dict[str, Any] | None:
     """run.json of a run folder, None where there is none or it is no record of a run."""
     try:
         data: Any = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
-    known = isinstance(data, dict) and {"status", "hash", "algo", "recipe", "run"} <= data.keys()
-    return data if known else None
+    return data if _is_record(data) else None
+
+
+def _is_record(data: Any) -> bool:
+    return (
+        isinstance(data, dict)
+        and all(isinstance(data.get(key), kind) for key, kind in _TYPES.items())
+        and all(isinstance(data[key], kind) for key, kind in _OPTIONAL.items() if key in data)
+        and all(isinstance(data["run"].get(key), kind) for key, kind in _RUN_TYPES.items())
+    )
 
 
 def find_runs(root: Path) -> Iterator[tuple[Path, dict[str, Any] | None]]:
@@ -70,10 +87,17 @@ def is_done(folder: Path, resolved: Resolved) -> bool:
     """The very run asked for is there and complete.
 
     Raises:
-        BadInput: Another run (with other settings) is there.
+        BadInput: Something else is there: a run with other settings, or files of no readable run.
     """
     data = read_run(folder)
     if data is None:
+        if found := leftovers(folder):
+            why = (
+                "is no readable record of a run"
+                if found.name == "run.json"
+                else ("belongs to no run: there is no run.json beside it")
+            )
+            raise BadInput(f"{found} {why}; --overwrite trains the run and replaces what is there")
         return False
     if data["hash"] != resolved.hash:
         raise BadInput(
@@ -81,6 +105,13 @@ def is_done(folder: Path, resolved: Resolved) -> bool:
             "use --overwrite or another --out"
         )
     return bool(data["status"] == "done")
+
+
+def leftovers(folder: Path) -> Path | None:
+    """A file that a new run would replace, None where there is none."""
+    names = ("run.json", *_FILES)
+    found = [path for name in names if os.path.lexists(path := folder / name)]
+    return next(iter([*found, *sorted(folder.glob(_EVENTS))]), None)
 
 
 def _difference(data: Mapping[str, Any], resolved: Resolved) -> str:
@@ -96,46 +127,6 @@ def _difference(data: Mapping[str, Any], resolved: Resolved) -> str:
     return ", ".join(changes) or "written by another version"
 
 
-@functools.cache
-def _git_state() -> str | None:
-    """Commit of the checkout that this package lies in, None where it is installed elsewhere."""
-    root = Path(__file__).resolve().parents[1]
-    if not (root / ".git").exists():
-        return None
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return found.stdout.strip()
-
-
-@functools.cache
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
-
-
-def reset_peak_memory() -> None:
-    """Start a new measurement of peak memory (Linux; elsewhere the process's peak is kept)."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-
-
-def peak_memory_mb() -> float:
-    """Largest resident memory since `reset_peak_memory`, in MiB."""
-    try:
-        status = Path("/proc/self/status").read_text()
-        return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
-    except (OSError, TypeError):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 def _write(folder: Path, resolved: Resolved, status: str, started: float, **more: Any) -> None:
     """run.json, replaced in one step."""
     data = {
@@ -143,34 +134,46 @@ def _write(folder: Path, resolved: Resolved, status: str, started: float, **more
         "hash": resolved.hash,
         **resolved.to_json(),
         "overrides": dict(resolved.overrides),
-        "versions": _versions(),
-        "git": _git_state(),
-        "host": {
-            "machine": platform.machine(),
-            "system": platform.system(),
-            "cpus": os.cpu_count(),
-        },
+        "versions": versions(),
+        "git": git_state(),
+        "host": host(),
         "started": started,
         "wall_seconds": time.time() - started,
         **more,
     }
-    temporary = folder / ".run.json.tmp"
-    temporary.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(folder / "run.json")
+    text = json.dumps(finite(data), indent=1, allow_nan=False) + "\n"
+    with replacing(folder / "run.json") as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
-def record_failure(folder: Path, resolved: Resolved, error: str, trace: str) -> None:
-    """Mark a run as failed whose process could not do so itself, because it is gone.
+def record_failure(folder: Path, resolved: Resolved, error: str, trace: str) -> bool:
+    """Mark a run as failed whose process could not do so itself; gives whether run.json says so.
+
+    What this run did not begin is left alone: a complete run, one with other settings, files of no
+    readable run, and a folder that another process is writing.
 
     Raises:
         OSError: The folder cannot be written.
     """
-    before = read_run(folder)
-    if before is not None and (before["status"], before.get("error")) == ("failed", error):
-        return
     folder.mkdir(parents=True, exist_ok=True)
-    started = before["started"] if before is not None else time.time()
-    _write(folder, resolved, "failed", started, error=error, traceback=trace)
+    try:
+        hold = Hold(folder)
+    except Busy:
+        return False
+    try:
+        before = read_run(folder)
+        if before is None:
+            if leftovers(folder) is not None:
+                return False
+        elif before["status"] == "done" or before["hash"] != resolved.hash:
+            return False
+        elif (before["status"], before.get("error")) == ("failed", error):
+            return True
+        started = (before or {}).get("started", time.time())
+        _write(folder, resolved, "failed", started, error=error, traceback=trace)
+        return True
+    finally:
+        hold.release()
 
 
 class RunFolder:
@@ -181,7 +184,7 @@ class RunFolder:
         resolved: Settings.
 
     Raises:
-        BadInput: The folder cannot be written.
+        BadInput: The folder cannot be written, or another process is writing to it.
     """
 
     def __init__(self, folder: Path, resolved: Resolved) -> None:
@@ -189,16 +192,32 @@ class RunFolder:
         self._started = time.time()
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            for name in (*_FILES, *(path.name for path in folder.glob("events.out.tfevents.*"))):
-                (folder / name).unlink(missing_ok=True)
-            _write(folder, resolved, "running", self._started)
-            self._metrics = JsonLines(folder / "metrics.jsonl")
-            self._eval = JsonLines(folder / "eval.jsonl")
+            self._hold = Hold(folder)
+        except Busy as error:
+            raise BadInput(str(error)) from error
         except OSError as error:
-            raise BadInput(f"cannot write to {folder}: {error.strerror or error}") from error
-        wanted = resolved.run.tensorboard
-        self._tensorboard = TensorBoard(folder, resolved.run.steps) if wanted else None
+            raise _cannot_write(folder, error) from error
+        try:
+            self._open()
+        except BaseException as error:
+            self._hold.release()
+            if isinstance(error, OSError):
+                raise _cannot_write(folder, error) from error
+            raise
         reset_peak_memory()
+
+    def _open(self) -> None:
+        folder = self.folder
+        # First of all: files that are gone must not belong to a run that counts as complete.
+        _write(folder, self._resolved, "running", self._started)
+        for path in (*(folder / name for name in _FILES), *folder.glob(_EVENTS)):
+            path.unlink(missing_ok=True)
+        for name in ("run.json", "checkpoint.pt"):
+            remove_temporary(folder, name)
+        self._metrics = JsonLines(folder / "metrics.jsonl")
+        self._eval = JsonLines(folder / "eval.jsonl")
+        run = self._resolved.run
+        self._tensorboard = TensorBoard(folder, run.steps) if run.tensorboard else None
 
     def log(self, step: int, update: int, metrics: Mapping[str, float]) -> None:
         """One row of metrics.jsonl."""
@@ -213,16 +232,27 @@ class RunFolder:
             self._tensorboard.scalars(step, metrics, always=True)
 
     def finish(self, status: str, **more: Any) -> None:
-        """Close the files and write the final status."""
-        self._metrics.close()
-        self._eval.close()
-        if self._tensorboard is not None:
-            self._tensorboard.close()
-        _write(
-            self.folder,
-            self._resolved,
-            status,
-            self._started,
-            peak_memory_mb=round(peak_memory_mb(), 1),
-            **more,
-        )
+        """Close the files, write the final status, and let go of the folder.
+
+        Raises:
+            OSError: Something could not be written; the folder is let go nevertheless.
+        """
+        try:
+            with contextlib.ExitStack() as files:
+                for file in (self._metrics, self._eval, self._tensorboard):
+                    if file is not None:
+                        files.callback(file.close)
+            _write(
+                self.folder,
+                self._resolved,
+                status,
+                self._started,
+                peak_memory_mb=round(peak_memory_mb(), 1),
+                **more,
+            )
+        finally:
+            self._hold.release()
+
+
+def _cannot_write(folder: Path, error: OSError) -> BadInput:
+    return BadInput(f"cannot write to {folder}: {error.strerror or error}")

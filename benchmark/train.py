@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import time
 import traceback
@@ -17,7 +18,8 @@ from redline.algorithms.core.types import Critic, Need, Policy, Progress, Rollou
 from redline.benchmark import checkpoint
 from redline.benchmark.config import Resolved
 from redline.benchmark.errors import BadInput, describe
-from redline.benchmark.runs import RunFolder, peak_memory_mb
+from redline.benchmark.machine import peak_memory_mb
+from redline.benchmark.runs import RunFolder
 
 # Episodes that rollout/ep_rew_mean averages over, as in Stable-Baselines3.
 _WINDOW = 100
@@ -59,7 +61,8 @@ def train(resolved: Resolved, folder: Path, report: Report | None = None) -> dic
         report: Called with (step, last evaluation) after every update.
 
     Raises:
-        BadInput: The folder cannot be written, or the task cannot be made.
+        BadInput: The folder cannot be written, another process is writing to it, or the task
+            cannot be made.
         Exception: Whatever stopped the run; run.json then says "failed" and holds the traceback.
     """
     # Before the clock starts: the first run of a process shall not count as slower.
@@ -72,7 +75,9 @@ def train(resolved: Resolved, folder: Path, report: Report | None = None) -> dic
         try:
             last = _Loop(resolved, algorithm, track, run, report or (lambda step, last: None)).run()
         except BaseException as error:
-            run.finish("failed", error=describe(error), traceback=traceback.format_exc())
+            # On a full disk this fails as well; what is told is what stopped the run.
+            with contextlib.suppress(OSError):
+                run.finish("failed", error=describe(error), traceback=traceback.format_exc())
             raise
         run.finish("done", final=last)
         return last
@@ -123,6 +128,7 @@ class _Loop:
         checkpoint.save(
             self.folder.folder,
             {
+                "hash": self.resolved.hash,
                 "step": self.step,
                 "updates": self.updates,
                 "learner": self.learner.state_dict(),

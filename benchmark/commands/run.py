@@ -12,7 +12,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from redline.benchmark.arguments import resolve
 from redline.benchmark.config import Resolved
-from redline.benchmark.errors import BadInput, describe
+from redline.benchmark.errors import BadInput, describe, first_line
+from redline.benchmark.parsing import option
 from redline.benchmark.preflight import check_tasks
 from redline.benchmark.runs import is_done, record_failure, run_path
 
@@ -30,24 +31,36 @@ def main(arguments: Sequence[str]) -> int:
         )
         return 0
     resolved = resolve(arguments[0], arguments[1:])
+    if any(not path.strip() for path in option(arguments, "out")):
+        raise BadInput("--out must be a folder, got ''")
     folder = resolved.run.out or run_path(Path("results") / "run", resolved)
     if not resolved.run.overwrite and is_done(folder, resolved):
         print(f"{folder} is complete already; --overwrite trains it again")
         return 0
-    check_tasks([resolved])
     try:
+        check_tasks([resolved])
         last = _train(resolved, folder)
     except BadInput:
         raise
-    except Exception as error:
-        record_failure(folder, resolved, describe(error), traceback.format_exc())
-        where = f"{folder / 'run.json'} holds the traceback"
-        print(f"redline: the run failed: {describe(error)} ({where})", file=sys.stderr)
+    except (Exception, SystemExit) as error:  # an environment may call sys.exit
+        print(f"redline: {_failed(resolved, folder, error)}", file=sys.stderr)
         return 1
     for name, value in last.items():
         print(f"{name} {value:.1f}")
     print(f"run: {folder}")
     return 0
+
+
+def _failed(resolved: Resolved, folder: Path, error: BaseException) -> str:
+    """Record a failure; the sentence about it."""
+    sentence = f"the run failed: {first_line(describe(error))}"
+    try:
+        recorded = record_failure(folder, resolved, describe(error), traceback.format_exc())
+    except OSError as fault:
+        return f"{sentence} (run.json could not be written: {fault.strerror or fault})"
+    if recorded:
+        return f"{sentence} ({folder / 'run.json'} holds the traceback)"
+    return f"{sentence} (before it began; {folder} is as it was)"
 
 
 def _train(resolved: Resolved, folder: Path) -> dict[str, float]:
