@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,21 +89,20 @@ def load(root: Path) -> Results:
     """
     if not root.is_dir():
         raise BadInput(f"{root} is not a folder of runs")
-    matrices = {path.parent: read_record(path.parent) for path in sorted(root.rglob(RECORD))}
-    planned = {
-        (folder / path).relative_to(root).as_posix(): cell
-        for folder, record in matrices.items()
-        for path, cell in record.get("cells", {}).items()
-    }
+    matrices, planned, unread = _matrices(root)
     records, notes = _read_all(root)
     if not records and not planned:
         raise BadInput(f"{root} holds no run: there is no run.json at or below it")
+    notes = [*unread, *notes]
     names = _method_names(list(records.values()))
     runs, evals, updates = [], [], []
     for (path, data), name in zip(records.items(), names, strict=True):
         key = {"task": data["run"]["task"], "method": name, "seed": data["run"]["seed"]}
         evaluations = _columns(root / path / "eval.jsonl", _EVALS)
         metrics = _columns(root / path / "metrics.jsonl", _UPDATES)
+        if data["status"] == "done" and (why := _incomplete(data, evaluations)):
+            notes.append(f"{path}: eval.jsonl {why}; the run counts as nan")
+            evaluations = evaluations[:0]
         runs.append({**key, "path": path, **_run(data, evaluations, metrics)})
         if data["status"] == "done":
             evals.append(evaluations.assign(**key))
@@ -118,9 +118,32 @@ def load(root: Path) -> Results:
         pd.concat(evals) if evals else pd.DataFrame(columns=[*_EVALS, *_KEY]),
         pd.concat(updates) if updates else pd.DataFrame(columns=[*_UPDATES, *_KEY]),
         list(records.values()),
-        list(matrices.values()),
+        matrices,
         notes,
     )
+
+
+def _matrices(root: Path) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
+    """Every matrix.json, the cells that they ask for by path below `root`, what is unreadable."""
+    records: list[dict[str, Any]] = []
+    planned: dict[str, Any] = {}
+    notes = []
+    for path in sorted(root.rglob(RECORD)):
+        record = read_record(path.parent)
+        cells = record.get("cells")
+        if not isinstance(cells, dict) or not all(map(_is_cell, cells.values())):
+            name = path.relative_to(root).as_posix()
+            notes.append(f"{name} cannot be read; runs that its matrix lacks are not counted")
+            continue
+        records.append(record)
+        for cell, asked in cells.items():
+            planned[Path(os.path.relpath(path.parent / cell, root)).as_posix()] = asked
+    return records, planned, notes
+
+
+def _is_cell(cell: Any) -> bool:
+    types = {"task": str, "variant": str, "seed": int}
+    return isinstance(cell, dict) and all(isinstance(cell.get(k), t) for k, t in types.items())
 
 
 def _read_all(root: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
@@ -145,9 +168,27 @@ def _is_done(data: Mapping[str, Any] | None) -> bool:
     return data is not None and data["status"] == "done"
 
 
+def _incomplete(data: Mapping[str, Any], evals: pd.DataFrame) -> str | None:
+    """Why the evaluations are not those of a complete run; None where they are."""
+    if not len(evals):
+        return "is missing, empty or cannot be read"
+    last = evals.iloc[-1]
+    ends = (last["step"], data["run"]["steps"])
+    # A run that learns nothing more ends on equal rewards: the step tells a cut there.
+    if ends[0] < ends[1]:
+        return f"ends at step {ends[0]:,.0f} of {ends[1]:,}"
+    final = pd.to_numeric(pd.Series(data.get("final", {}), dtype=object), errors="coerce")
+    for name in (DETERMINISTIC, STOCHASTIC):
+        if not np.array_equal(last[name], final.get(name, np.nan), equal_nan=True):
+            return (
+                f"ends with {name} {last[name]:.10g}, run.json with {final.get(name, np.nan):.10g}"
+            )
+    return None
+
+
 def _columns(path: Path, names: Sequence[str]) -> pd.DataFrame:
     """Some numbers of a JSON-lines file; null and absent ones become nan."""
-    rows = [row for row in read_rows(path) if isinstance(row, dict) and "step" in row]
+    rows = [row for row in read_rows(path) if "step" in row]
     frame = pd.DataFrame(rows, columns=list(names)).apply(pd.to_numeric, errors="coerce")
     return frame.astype(float)
 

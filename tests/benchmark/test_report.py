@@ -26,11 +26,19 @@ def write_run(
     task: str = TASK,
     **more: Any,
 ) -> Path:
-    """A run as training leaves it: evaluated every 100 steps, with these deterministic rewards."""
+    """A run as training leaves it: evaluated evenly, with these deterministic rewards."""
     arguments = ["--task", task, "--seed", str(seed), "--steps", "1000", *flags]
     resolved = resolve(algo, arguments)
     folder = run_path(root, resolved)
     folder.mkdir(parents=True)
+    evals = [
+        {
+            "step": 1000 * i // max(len(rewards) - 1, 1),
+            "eval/mean_reward": r,
+            "eval/mean_reward_stochastic": 1.0,
+        }
+        for i, r in enumerate(rewards)
+    ]
     record = {
         "status": "done",
         "hash": resolved.hash,
@@ -39,13 +47,10 @@ def write_run(
         "versions": {"torch": "2.0"},
         "wall_seconds": 2.0,
         "peak_memory_mb": 100.0,
+        "final": {k: v for k, v in evals[-1].items() if k != "step"} if evals else {},
         **more,
     }
     (folder / "run.json").write_text(json.dumps(record))
-    evals = [
-        {"step": 100 * i, "eval/mean_reward": r, "eval/mean_reward_stochastic": 1.0}
-        for i, r in enumerate(rewards)
-    ]
     updates = [
         {"step": 50 * i, "update": i, "train/kl": 0.01, "train/clip_fraction": 0.1, "time/fps": 9.0}
         for i in range(1, 4)
@@ -210,3 +215,53 @@ def test_wrong_input_is_one_sentence(
         assert cli.main(["report", *arguments]) == 2
         error = capsys.readouterr().err
         assert sentence in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "text, note",
+    [
+        ("{first}\n", "ends at step 0 of 1,000"),
+        ("{first}\n{last}", "ends with eval/mean_reward 2, run.json with 7"),
+        ("{first}\n\x00\udcff{last}\n", "ends at step 0 of 1,000"),
+        ("", "is missing, empty or cannot be read"),
+        ("\udcff\udcfe", "is missing, empty or cannot be read"),
+        ("null\n[1]\n", "is missing, empty or cannot be read"),
+        (None, "is missing, empty or cannot be read"),
+    ],
+)
+def test_evaluations_that_do_not_end_as_the_run_did(
+    text: str | None, note: str, results: Results, tmp_path: Path
+) -> None:
+    before = row_of(tables.rewards(results, TASK), "ppo")
+    path = write_run(tmp_path, "ppo", 3, [7.0, 7.0]) / "eval.jsonl"
+    first, last = path.read_text().splitlines()
+    path.unlink()
+    if text is not None:
+        whole = text.format(first=first, last=last.replace("7.0", "2.0"))
+        path.write_bytes(whole.encode("utf-8", "surrogateescape"))
+    found = load(tmp_path)
+    assert found.notes == [f"{TASK}/ppo/seed=3: eval.jsonl {note}; the run counts as nan"]
+    row = row_of(tables.rewards(found, TASK), "ppo")
+    assert row["seeds"] == "4/4 (1 nan)" and row["final"] == before["final"]
+    assert cli.main(["report", str(tmp_path)]) == 0
+    assert note in (tmp_path / "report.md").read_text()
+
+
+@pytest.mark.parametrize("text", ["{}", "null", "[]", '{"cells": [1]}', '{"cells": {"a": 1}}', "{"])
+def test_a_matrix_record_of_wrong_types_is_named(
+    text: str, results: Results, tmp_path: Path
+) -> None:
+    (tmp_path / "matrix.json").write_text(text)
+    found = load(tmp_path)
+    assert found.notes == ["matrix.json cannot be read; runs that its matrix lacks are not counted"]
+    assert len(found.runs) == len(results.runs)
+    assert cli.main(["report", str(tmp_path)]) == 0
+
+
+@pytest.mark.parametrize("text", ["{}", "null", '{"run": 4}', "\x00"])
+def test_a_run_record_of_wrong_types_is_named(text: str, results: Results, tmp_path: Path) -> None:
+    (write_run(tmp_path, "ppo", 3, [0.0, 1.0]) / "run.json").write_text(text)
+    assert load(tmp_path).notes == [
+        f"{TASK}/ppo/seed=3: run.json cannot be read; the run counts as missing"
+    ]
+    assert cli.main(["report", str(tmp_path)]) == 0
