@@ -15,7 +15,7 @@ from redline.algorithms.core.learner import Learner
 from redline.benchmark import checkpoint
 from redline.benchmark.arguments import from_record
 from redline.benchmark.config import Resolved
-from redline.benchmark.errors import BadInput
+from redline.benchmark.errors import BadInput, describe, first_line
 from redline.benchmark.runs import read_run
 from redline.benchmark.train import make_track
 
@@ -88,14 +88,16 @@ def load(run: str | Path, episodes: int | None = None) -> TrainedPolicy:
         episodes: Evaluation episodes; None: as many as while training.
 
     Raises:
-        BadInput: No run or no checkpoint there, or one that cannot be read.
+        BadInput: No run or no checkpoint there, or one that cannot be read or does not fit.
     """
     folder = Path(run)
     data = read_run(folder)
     if data is None:
         raise BadInput(f"{folder} holds no run: there is no readable run.json")
-    resolved = from_record({"overrides": {}, **data})
+    resolved = _settings(folder, data)
     state = _checkpoint(folder)
+    if state.get("hash", data["hash"]) != data["hash"]:
+        raise BadInput(f"{folder / checkpoint.NAME} belongs to another run than run.json")
     # One environment: nothing is collected, and evaluation has its own.
     settings = dataclasses.replace(
         resolved.run, n_envs=1, eval_episodes=episodes or resolved.run.eval_episodes
@@ -104,12 +106,34 @@ def load(run: str | Path, episodes: int | None = None) -> TrainedPolicy:
     track: Any = make_track(dataclasses.replace(resolved, run=settings), algorithm)
     try:
         learner = Learner(algorithm, track.policy, track.critic, np.random.default_rng(0))
-        learner.load_state_dict(state["learner"])
-        track.load_state_dict(state["track"])
+        _restore(folder, state, learner, track)
         return TrainedPolicy(resolved, track, learner.policy, int(state["step"]))
     except BaseException:
         track.close()
         raise
+
+
+def _settings(folder: Path, data: dict[str, Any]) -> Resolved:
+    try:
+        return from_record({"overrides": {}, **data})
+    except (KeyError, TypeError, AttributeError) as error:
+        raise BadInput(
+            f"{folder / 'run.json'} does not hold the settings of {data['algo']} as this version "
+            f"writes them ({describe(error)})"
+        ) from error
+
+
+def _restore(folder: Path, state: dict[str, Any], learner: Learner, track: Any) -> None:
+    try:
+        learner.load_state_dict(state["learner"])
+        track.load_state_dict(state["track"])
+        int(state["step"])
+    # What is missing or has another shape shows in as many ways as there are parts to restore.
+    except Exception as error:
+        raise BadInput(
+            f"{folder / checkpoint.NAME} does not fit the settings in run.json "
+            f"({first_line(describe(error))})"
+        ) from error
 
 
 def _checkpoint(folder: Path) -> dict[str, Any]:
@@ -120,5 +144,8 @@ def _checkpoint(folder: Path) -> dict[str, Any]:
         raise BadInput(f"{folder} has no {checkpoint.NAME} yet") from error
     except pickle.UnpicklingError as error:
         raise BadInput(f"{path} is damaged, or holds code, which is never executed") from error
-    except (OSError, RuntimeError, ValueError, EOFError) as error:
-        raise BadInput(f"cannot read {path}: {str(error).partition(chr(10))[0]}") from error
+    except EOFError as error:
+        raise BadInput(f"{path} is empty or cut short") from error
+    # torch's reader meets damaged bytes with whatever error they lead it to.
+    except Exception as error:
+        raise BadInput(f"cannot read {path}: {first_line(str(error))}") from error

@@ -138,3 +138,69 @@ def test_what_cannot_be_loaded_is_one_sentence(
     whole = (run[0] / "checkpoint.pt").read_bytes()
     (tmp_path / "checkpoint.pt").write_bytes(whole[: len(whole) // 2])
     assert "checkpoint.pt" in answer()
+    (tmp_path / "checkpoint.pt").write_bytes(b"")
+    assert "checkpoint.pt is empty or cut short" in answer()
+    state = torch.load(run[0] / "checkpoint.pt", weights_only=True)
+    for wrong in ({}, [1], torch.zeros(3), {**state, "format": "a"}):
+        torch.save(wrong, tmp_path / "checkpoint.pt")
+        assert "checkpoint.pt is no checkpoint of Redline" in answer()
+    torch.save({**state, "format": 99}, tmp_path / "checkpoint.pt")
+    assert "has format 99" in answer()
+    for key in ("learner", "track", "step"):
+        torch.save({k: v for k, v in state.items() if k != key}, tmp_path / "checkpoint.pt")
+        assert f"does not fit the settings in run.json (KeyError: '{key}')" in answer()
+
+
+@pytest.mark.parametrize(
+    "algo, arguments", [("reinforce", ()), ("ppo", ("--hidden", "8"))], ids=["method", "sizes"]
+)
+def test_a_checkpoint_of_another_run_is_one_sentence(
+    algo: str,
+    arguments: tuple[str, ...],
+    run: tuple[Path, dict[str, float]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    trained(tmp_path, algo, "Pendulum-v1", *arguments)
+    (tmp_path / "run.json").write_text((run[0] / "run.json").read_text())
+    path = tmp_path / "checkpoint.pt"
+    state = torch.load(path, weights_only=True)
+    assert cli.main(["eval", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"redline: {path} belongs to another run than run.json\n"
+    # As written before checkpoints named their run.
+    torch.save({key: value for key, value in state.items() if key != "hash"}, path)
+    assert cli.main(["eval", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert f"{path} does not fit the settings" in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("change", [{"algo": "nope"}, {"recipe": {"no such": 1}}, {"run": {}}])
+def test_settings_that_cannot_be_read_are_one_sentence(
+    change: dict[str, Any],
+    run: tuple[Path, dict[str, float]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    data = json.loads((run[0] / "run.json").read_text())
+    for key, value in change.items():
+        data[key] = {**data[key], **value} if value and isinstance(value, dict) else value
+    (tmp_path / "run.json").write_text(json.dumps(data))
+    (tmp_path / "checkpoint.pt").write_bytes((run[0] / "checkpoint.pt").read_bytes())
+    assert cli.main(["eval", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("fault", [ValueError("tank\nempty"), SystemExit(5)])
+def test_an_environment_that_fails_while_playing(
+    fault: BaseException,
+    run: tuple[Path, dict[str, float]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise fault
+
+    monkeypatch.setattr("gymnasium.envs.classic_control.PendulumEnv.step", fail)
+    assert cli.main(["eval", str(run[0])]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("redline: playing failed: ") and error.count("\n") == 1
