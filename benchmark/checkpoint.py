@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,8 +46,11 @@ def save(folder: Path, state: Mapping[str, Any]) -> None:
     """Write `folder`/checkpoint.pt; a reader sees the old file or the new one, never a part."""
     import torch
 
+    # Through memory: torch hides a full disk behind an error of its own.
+    content = io.BytesIO()
+    torch.save(_to_tensors({"format": FORMAT, **state}), content)
     with replacing(folder / NAME) as temporary, temporary.open("wb") as file:
-        torch.save(_to_tensors({"format": FORMAT, **state}), file)
+        file.write(content.getbuffer())
         file.flush()
         os.fsync(file.fileno())
 

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,21 @@ def test_a_full_disk_is_one_sentence(
     # The folder was let go, and what was computed is there.
     files.Hold(tmp_path).release()
     assert (tmp_path / "checkpoint.pt").exists() and len(contents(tmp_path)) == 5
+
+
+def test_a_checkpoint_that_does_not_fit_on_the_disk(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Past the limit the system refuses to write, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, before[1]))
+    try:
+        assert cli.main(command(tmp_path)) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    error = capsys.readouterr().err
+    assert "OSError: [Errno 27] File too large" in error and error.count("\n") == 1
+    assert read_run(tmp_path) is not None and not list(tmp_path.glob(".*.tmp"))
 
 
 class Leaves(gym.Wrapper[Any, Any, Any, Any]):
