@@ -20,6 +20,23 @@ _SINGULAR = {int: "a whole number", float: "a number", str: "text", Path: "a pat
 _PLURAL = {int: "whole numbers", float: "numbers", str: "texts", Path: "paths"}
 
 
+# Names of the same settings in Stable-Baselines3 and CleanRL.
+_ELSEWHERE = {
+    "--learning-rate": "--lr",
+    "--total-timesteps": "--steps",
+    "--env-id": "--task",
+    "--env": "--task",
+    "--clip-range": "--clip.high",
+    "--clip-coef": "--clip.high",
+    "--batch-size": "--minibatch-size",
+    "--n-epochs": "--epochs",
+    "--update-epochs": "--epochs",
+    "--num-steps": "--n-steps",
+    "--num-envs": "--n-envs",
+    "--ent-coef": "--entropy-coef",
+}
+
+
 def parse(
     kind: type[T],
     arguments: Sequence[str],
@@ -157,6 +174,8 @@ def _check_names(arguments: Sequence[str], flags: Mapping[str, Any]) -> None:
         flag, equals, _ = argument.partition("=")
         flag = flag.replace("_", "-")
         if flag.startswith("--") and flag not in known:
+            if _ELSEWHERE.get(flag) in known:
+                raise BadInput(f"unknown flag {flag!r}; here it is {_ELSEWHERE[flag]}")
             raise unknown("flag", flag, known)
         if equals and flag in switches:
             raise BadInput(f"{flag} takes no value; {switches[flag]} switches it off")

@@ -74,6 +74,9 @@ def save(results: Results, path: Path) -> None:
             _draw(axis, frame[frame["task"] == task], metric, styles)
             axis.set_title(task if metric == DETERMINISTIC else "")
         first = axes[tasks[0], DETERMINISTIC]
+        for axis in axes.values():
+            # Such as the clip fraction of a task on which no method clips.
+            axis.set_visible(axis.has_data())
         note = "mean and 95% t interval over seeds"
         first.set_title(note, loc="right", fontsize=8, fontweight="normal", color="#555555")
         handles = {
@@ -86,9 +89,15 @@ def save(results: Results, path: Path) -> None:
             [handles[name] for name in order],
             order,
             loc="outside lower center",
-            ncols=min(len(order), 5) or 1,
+            ncols=_legend_columns(order, figure.get_figwidth()),
         )
         figure.savefig(path, dpi=160)
+
+
+def _legend_columns(names: Sequence[str], inches: float) -> int:
+    """As many columns as the longest name leaves room for, at most five."""
+    longest = 0.7 + 0.085 * max(map(len, names), default=1)
+    return max(1, min(len(names), 5, int(inches / longest)))
 
 
 def _panels(

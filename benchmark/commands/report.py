@@ -40,6 +40,8 @@ def main(arguments: Sequence[str]) -> int:
     for task in results.tasks:
         tables.show(tables.rewards(results, task))
         tables.show(tables.costs(results, task))
+        if config.baseline is not None:
+            tables.show(tables.comparison(results, task, config.baseline))
     if config.baseline is not None and len(results.tasks) > 1:
         tables.show(tables.across_tasks(results, config.baseline))
     for line in report.problems(results):
