@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,12 +10,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from redline.benchmark.errors import BadInput, describe
+from redline.benchmark.files import Busy, Hold
 from redline.benchmark.launchers import LocalPool, Outcome
 from redline.benchmark.runs import is_done, read_run, record_failure
 from redline.benchmark.suite import Cell, Suite
 
 RECORD = "matrix.json"
-_LOCK = ".lock"
 
 
 @dataclass(frozen=True)
@@ -76,15 +75,15 @@ def claim(root: Path) -> Iterator[None]:
     """
     try:
         root.mkdir(parents=True, exist_ok=True)
-        lock = (root / _LOCK).open("w")
+        hold = Hold(root)
+    except Busy as error:
+        raise BadInput(f"another matrix is writing to {root}; wait for it") from error
     except OSError as error:
         raise BadInput(f"cannot write to {root}: {error.strerror or error}") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise BadInput(f"another matrix is writing to {root}; wait for it") from error
+    try:
         yield
+    finally:
+        hold.release()
 
 
 def record(root: Path, suite: Suite, cells: Sequence[Cell], command: str) -> None:
