@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -49,6 +49,17 @@ class FisherSolve:
         return x, float(x @ product(x))
 
 
+class _Direction(NamedTuple):
+    """x = F^-1 g with x'Fx = quadratic > 0, and how far delta has decayed, in [0, 1]."""
+
+    policy: Policy
+    batch: Batch
+    objective: Objective
+    x: Array
+    quadratic: float
+    decay: float
+
+
 @dataclass(frozen=True)
 class _NaturalStep(ABC):
     """F^-1 g on the whole batch, scaled to a quadratic KL of delta; subclasses take the step.
@@ -81,21 +92,14 @@ class _NaturalStep(ABC):
         if metrics["train/grad_norm"] > 0.0 and decay > 0.0:
             x, quadratic = self.fisher.solve(policy, prepared, policy.gradient_buffer + 0.0, rng)
             if quadratic > 0.0:
-                step = self._move(policy, prepared, objective, x, quadratic, decay)
+                at = _Direction(policy, prepared, objective, x, quadratic, decay)
+                step = self._move(at)
         metrics |= step or {"train/step_size": 0.0}
         return policy, metrics | {"train/step_accepted": float(bool(step))}
 
     @abstractmethod
-    def _move(
-        self,
-        policy: Policy,
-        batch: Batch,
-        objective: Objective,
-        x: Array,
-        quadratic: float,
-        decay: float,
-    ) -> Metrics:
-        """Step along x = F^-1 g with x'Fx = quadratic > 0; empty when no step was taken."""
+    def _move(self, at: _Direction) -> Metrics:
+        """Step along the direction; empty when no step was taken."""
 
 
 @dataclass(frozen=True)
@@ -110,20 +114,12 @@ class NaturalGradient(_NaturalStep):
     step_size: float | None = None
     needs_value = False
 
-    def _move(
-        self,
-        policy: Policy,
-        batch: Batch,
-        objective: Objective,
-        x: Array,
-        quadratic: float,
-        decay: float,
-    ) -> Metrics:
+    def _move(self, at: _Direction) -> Metrics:
         if self.step_size is not None:
-            scale = self.step_size * decay
+            scale = self.step_size * at.decay
         else:
-            scale = curvature.trust_region_scale(quadratic, self.delta * decay)
-        policy.parameters[:] = policy.parameters + scale * x
+            scale = curvature.trust_region_scale(at.quadratic, self.delta * at.decay)
+        at.policy.parameters[:] = at.policy.parameters + scale * at.x
         return {"train/step_size": scale}
 
 
@@ -144,23 +140,15 @@ class TrustRegion(_NaturalStep):
     max_backtracks: int = 10
     needs_value = True
 
-    def _move(
-        self,
-        policy: Policy,
-        batch: Batch,
-        objective: Objective,
-        x: Array,
-        quadratic: float,
-        decay: float,
-    ) -> Metrics:
-        delta = self.delta * decay
-        scale = curvature.trust_region_scale(quadratic, delta)
+    def _move(self, at: _Direction) -> Metrics:
+        delta = self.delta * at.decay
+        scale = curvature.trust_region_scale(at.quadratic, delta)
         fractions = [self.backtrack**k for k in range(self.max_backtracks)]
-        start = policy.snapshot()
-        trial = _trial(policy, batch, objective, start, scale * x)
+        start = at.policy.snapshot()
+        trial = _trial(at.policy, at.batch, at.objective, start, scale * at.x)
         found = curvature.backtrack(trial, fractions, delta)
         if found is None:
-            policy.restore(start)
+            at.policy.restore(start)
             return {}
         fraction, outcome = found
         return {
