@@ -116,3 +116,17 @@ def test_a_run_reads_back_from_its_record_with_the_same_hash() -> None:
 def test_where_a_run_is_written_does_not_change_its_hash() -> None:
     assert resolve("ppo", [*PPO, "--out", "x"]).hash == resolve("ppo", PPO).hash
     assert resolve("ppo", [*PPO, "--seed", "1"]).hash != resolve("ppo", PPO).hash
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [("--learning-rate", "--lr"), ("--total_timesteps", "--steps"), ("--clip-coef", "--clip.high")],
+)
+def test_names_of_other_libraries_are_answered_with_ours(theirs: str, ours: str) -> None:
+    with pytest.raises(BadInput, match=rf"unknown flag .*; here it is {ours}$"):
+        resolve("ppo", ["--task", "CartPole-v1", theirs, "1"])
+
+
+def test_a_setting_that_the_method_lacks_is_not_promised() -> None:
+    with pytest.raises(BadInput, match="unknown flag '--clip-coef'; nearest"):
+        resolve("reinforce", ["--task", "CartPole-v1", "--clip-coef", "1"])

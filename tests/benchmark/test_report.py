@@ -265,3 +265,19 @@ def test_a_run_record_of_wrong_types_is_named(text: str, results: Results, tmp_p
         f"{TASK}/ppo/seed=3: run.json cannot be read; the run counts as missing"
     ]
     assert cli.main(["report", str(tmp_path)]) == 0
+
+
+def test_the_terminal_shows_the_comparison_with_the_baseline(
+    results: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["report", str(tmp_path)]) == 0
+    assert "final − ppo" not in capsys.readouterr().out
+    assert cli.main(["report", str(tmp_path), "--baseline", "ppo"]) == 0
+    assert "final − ppo" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("length", "columns"), [(4, 5), (30, 2), (200, 1)])
+def test_a_legend_has_the_columns_that_its_names_leave_room_for(length: int, columns: int) -> None:
+    from redline.benchmark.plots import _legend_columns
+
+    assert _legend_columns(["x" * length] * 6, inches=8.0) == columns
