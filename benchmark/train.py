@@ -7,7 +7,7 @@ import importlib
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -65,6 +65,21 @@ def train(resolved: Resolved, folder: Path, report: Report | None = None) -> dic
             cannot be made.
         Exception: Whatever stopped the run; run.json then says "failed" and holds the traceback.
     """
+    with opened(resolved, folder) as loop:
+        return _run(loop, report or (lambda step, last: None))
+
+
+@contextlib.contextmanager
+def opened(resolved: Resolved, folder: Path) -> Iterator[Loop]:
+    """A run that is ready for its first update; its record is closed with the block.
+
+    Args:
+        resolved: Settings.
+        folder: Run folder.
+
+    Raises:
+        BadInput: As `train`.
+    """
     # Before the clock starts: the first run of a process shall not count as slower.
     for name in _SLOW_IMPORTS:
         importlib.import_module(name)
@@ -73,90 +88,111 @@ def train(resolved: Resolved, folder: Path, report: Report | None = None) -> dic
     try:
         run = RunFolder(folder, resolved)
         try:
-            last = _Loop(resolved, algorithm, track, run, report or (lambda step, last: None)).run()
+            loop = Loop(resolved, algorithm, track, run)
+            yield loop
         except BaseException as error:
             # On a full disk this fails as well; what is told is what stopped the run.
             with contextlib.suppress(OSError):
                 run.finish("failed", error=describe(error), traceback=traceback.format_exc())
             raise
-        run.finish("done", final=last)
-        return last
+        run.finish("done", final=loop.last)
     finally:
         track.close()
 
 
-class _Loop:
+def _run(loop: Loop, report: Report) -> dict[str, float]:
+    """Every update of a run, with its evaluations; gives the last of these."""
+    config = loop.resolved.run
+    marks = [config.steps * k / config.evals for k in range(1, config.evals + 1)]
+    loop.evaluate()
+    while not loop.finished:
+        loop.update()
+        due = [mark for mark in marks if loop.step >= mark]
+        if due:
+            marks = marks[len(due) :]
+            loop.evaluate()
+        report(loop.step, loop.last)
+    if not config.evals:
+        loop.evaluate()
+    return loop.last
+
+
+class Loop:
+    """The steps that a run is made of.
+
+    Attributes:
+        resolved: Settings.
+        step: Environment steps so far.
+        last: The last evaluation; empty before the first.
+    """
+
     def __init__(
-        self,
-        resolved: Resolved,
-        algorithm: Algorithm,
-        track: Track,
-        run: RunFolder,
-        report: Report,
+        self, resolved: Resolved, algorithm: Algorithm, track: Track, folder: RunFolder
     ) -> None:
-        self.resolved, self.need, self.track = resolved, algorithm.need, track
-        self.folder, self.report = run, report
+        self.resolved = resolved
+        self._need, self._track, self._folder = algorithm.need, track, folder
         # A stream of its own for shuffles, beside those that the track spawns from the seed.
         rng = np.random.default_rng(np.random.SeedSequence(resolved.run.seed, spawn_key=(1_000,)))
-        self.learner = Learner(algorithm, track.policy, track.critic, rng)
-        self.step = self.updates = 0
-        self.returns: deque[float] = deque(maxlen=_WINDOW)
-        self.lengths: deque[int] = deque(maxlen=_WINDOW)
-        self.busy = 0.0
-        self.peak_mb = 0.0
+        self._learner = Learner(algorithm, track.policy, track.critic, rng)
+        self.step = self._updates = 0
+        self.last: dict[str, float] = {}
+        self._returns: deque[float] = deque(maxlen=_WINDOW)
+        self._lengths: deque[int] = deque(maxlen=_WINDOW)
+        self._busy = 0.0
+        self._peak_mb = 0.0
 
-    def run(self) -> dict[str, float]:
-        config = self.resolved.run
-        marks = [config.steps * k / config.evals for k in range(1, config.evals + 1)]
-        last = self._evaluate()
-        while self.step < config.steps:
-            self._update()
-            due = [mark for mark in marks if self.step >= mark]
-            if due:
-                marks = marks[len(due) :]
-                last = self._evaluate()
-            self.report(self.step, last)
-        if not config.evals:
-            last = self._evaluate()
-        return last
+    @property
+    def finished(self) -> bool:
+        """The budget is spent."""
+        return self.step >= self.resolved.run.steps
 
-    def _evaluate(self) -> dict[str, float]:
-        metrics = self.track.evaluate(self.learner.policy)
+    def evaluate(self) -> None:
+        """Play the evaluation's episodes, log them, and write a checkpoint.
+
+        Raises:
+            OSError: The folder cannot be written.
+        """
+        self.last = self._track.evaluate(self._learner.policy)
         # Read here and not at every update: it costs as much as the rest of an update's logging.
-        self.peak_mb = peak_memory_mb()
-        self.folder.log_eval(self.step, metrics)
+        self._peak_mb = peak_memory_mb()
+        self._folder.log_eval(self.step, self.last)
         checkpoint.save(
-            self.folder.folder,
+            self._folder.folder,
             {
                 "hash": self.resolved.hash,
                 "step": self.step,
-                "updates": self.updates,
-                "learner": self.learner.state_dict(),
-                "track": self.track.state_dict(),
+                "updates": self._updates,
+                "learner": self._learner.state_dict(),
+                "track": self._track.state_dict(),
             },
         )
-        return metrics
 
-    def _update(self) -> None:
+    def update(self) -> Rollout:
+        """Collect one rollout, learn from it and log; gives the rollout.
+
+        Raises:
+            Exception: Whatever the environment, the method or the disk raises.
+        """
         start = time.perf_counter()
-        rollout = self.track.collect(self.learner.policy, self.need)
+        rollout = self._track.collect(self._learner.policy, self._need)
         collected = time.perf_counter()
         progress = Progress(self.step, self.resolved.run.steps)
-        metrics = self.learner.update(rollout, progress)
+        metrics = self._learner.update(rollout, progress)
         done = time.perf_counter()
         self.step += rollout.steps
-        self.updates += 1
-        self.busy += done - start
-        self.returns += rollout.episode_return
-        self.lengths += rollout.episode_length
-        if self.returns:
-            metrics["rollout/ep_rew_mean"] = float(np.mean(self.returns))
-            metrics["rollout/ep_len_mean"] = float(np.mean(self.lengths))
-        metrics["time/fps"] = self.step / self.busy
+        self._updates += 1
+        self._busy += done - start
+        self._returns += rollout.episode_return
+        self._lengths += rollout.episode_length
+        if self._returns:
+            metrics["rollout/ep_rew_mean"] = float(np.mean(self._returns))
+            metrics["rollout/ep_len_mean"] = float(np.mean(self._lengths))
+        metrics["time/fps"] = self.step / self._busy
         metrics["time/collect"] = collected - start
         metrics["time/update"] = done - collected
-        metrics["memory/peak_mb"] = self.peak_mb
-        self.folder.log(self.step, self.updates, metrics)
+        metrics["memory/peak_mb"] = self._peak_mb
+        self._folder.log(self.step, self._updates, metrics)
+        return rollout
 
 
 def make_track(resolved: Resolved, algorithm: Algorithm) -> Track:
