@@ -27,8 +27,9 @@ check: $(STAMP)  ## what CI checks besides the tests: lint, format, types, impor
 slow: $(STAMP)  ## the slow tests (learning runs)
 	$(BIN)/pytest -m slow
 
-bench: $(STAMP)  ## steps per second of PPO on CartPole
-	$(BIN)/python tests/benchmark/bench_ppo_cartpole.py
+bench: $(STAMP)  ## CPU time of Stable-Baselines3 divided by ours, written to results/bench
+	@mkdir -p results/bench
+	$(BIN)/redline bench control --json results/bench/control.json --report results/bench/control.md
 
 clean:  ## remove .venv, build output and caches; results stay
 	rm -rf $(VENV) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

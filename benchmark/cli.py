@@ -23,12 +23,13 @@ redline: a benchmark suite for policy optimisation.
   redline report DIR [--baseline ALGO]      tables and curves of all runs below a folder
   redline eval RUN [--episodes N]           play a trained policy
   redline list [algorithms|tasks|suites]    what there is to run
+  redline bench control|update [settings]   CPU time against Stable-Baselines3; cost of an update
   redline --version
 
 COMMAND --help lists its settings; redline run ppo --help those of an algorithm.
 """
 
-COMMANDS = ("run", "matrix", "report", "eval", "list")
+COMMANDS = ("run", "matrix", "report", "eval", "list", "bench")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

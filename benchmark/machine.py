@@ -68,3 +68,11 @@ def peak_memory_mb() -> float:
 def host() -> dict[str, Any]:
     """What kind of machine this is; nothing that tells which one."""
     return {"machine": platform.machine(), "system": platform.system(), "cpus": os.cpu_count()}
+
+
+def processor() -> str:
+    """Model of the CPU, as far as the system names it."""
+    found = None
+    with contextlib.suppress(OSError):
+        found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+    return found[1] if found else platform.processor() or platform.machine()

@@ -1,0 +1,1 @@
+"""What Redline costs: CPU time against another library, time and memory of single updates."""
