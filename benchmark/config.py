@@ -225,8 +225,14 @@ _POSITIVE = [
     "max_grad_norm",
     "target_kl",
     "fisher_rows",
+    "horizon",
+    "kl_target",
+    "kl_coef_init",
+    "distill_epochs",
 ]
 _UNIT_INTERVAL = ("gamma", "gae_lambda")
+# May be 0: then they are off.
+_NOT_NEGATIVE = ("damping", "penalty", "entropy_coef")
 
 
 def _check_recipe_value(name: str, value: Any) -> None:
@@ -238,8 +244,8 @@ def _check_recipe_value(name: str, value: Any) -> None:
         raise BadInput(f"{name} must lie in [0, 1], got {value}")
     if name == "backtrack" and not 0 < value < 1:
         raise BadInput(f"backtrack must lie between 0 and 1, got {value}")
-    if name == "damping" and not value >= 0:
-        raise BadInput(f"damping must be at least 0, got {value}")
+    if name in _NOT_NEGATIVE and not value >= 0:
+        raise BadInput(f"{name} must be at least 0, got {value}")
 
 
 def _check_division(resolved: Resolved) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -71,11 +72,23 @@ class MLPPolicy(_Flat):
         self.network = Network((observation_size, *hidden, distribution.width), activation)
         extra = distribution.width if distribution.has_log_std else 0
         self._allocate(self.network.size + extra, dtype)
+        self._bind()
+        self.network.initialise(rng, output_gain=0.01)
+        self._log_std[:] = log_std
+
+    def _bind(self) -> None:
         split = self.network.size
         self.network.bind(self.parameters[:split], self.gradient_buffer[:split])
-        self.network.initialise(rng, output_gain=0.01)
         self._log_std = self.parameters[split:]
-        self._log_std[:] = log_std
+
+    def copy(self) -> Self:
+        """See `redline.algorithms.core.types.Policy`."""
+        twin = copy.copy(self)
+        twin.network = Network(self.network.sizes, self.network.activation)
+        twin._allocate(len(self.parameters), self.parameters.dtype)
+        twin._bind()
+        twin.restore(self.parameters)
+        return twin
 
     def _raw(self, output: FloatArray) -> Params:
         # A copy: parameters of pi_old must not follow the policy.
@@ -87,6 +100,10 @@ class MLPPolicy(_Flat):
         if rng is None:
             return self.distribution.mode(raw)
         return self.distribution.sample(raw, rng)
+
+    def predict(self, observation: Array) -> Params:
+        """See `redline.algorithms.core.types.Policy`."""
+        return self.distribution.params(np, self._raw(self.network(self.asarray(observation))))
 
     def evaluate(self, batch: Batch) -> Evaluation:
         """See `redline.algorithms.core.types.Policy`."""
@@ -118,18 +135,23 @@ class MLPPolicy(_Flat):
         if entropy is not None:
             terms.append(dist.entropy_gradient(params, entropy.reshape(-1)))
         if kl is not None:
-            divergence = dist.kl(np, reference, params)
+            pair = (params, reference) if kl.reverse else (reference, params)
+            divergence = dist.kl(np, *pair)
             penalty = -kl.coefficient(divergence.reshape(shape)).reshape(-1)
-            terms.append(dist.kl_gradient(reference, params, penalty))
+            derivative = dist.reverse_kl_gradient if kl.reverse else dist.kl_gradient
+            terms.append(derivative(reference, params, penalty))
         delta = functools.reduce(lambda a, b: tuple(map(np.add, a, b)), terms)
         self.network.backward(delta[0])
         if dist.has_log_std:
             self.gradient_buffer[self.network.size :] = delta[1].sum(axis=0)
 
-    def kl(self, batch: Batch, evaluation: Evaluation | None = None) -> Array:
+    def kl(
+        self, batch: Batch, evaluation: Evaluation | None = None, reverse: bool = False
+    ) -> Array:
         """See `redline.algorithms.core.types.Policy`."""
         new = (evaluation or self.evaluate(batch)).params
-        return self.distribution.kl(np, batch.reference, new)
+        pair = (new, batch.reference) if reverse else (batch.reference, new)
+        return self.distribution.kl(np, *pair)
 
     def fisher_product(self, batch: Batch) -> Callable[[Array], Array]:
         """v -> J' M J v / N over the valid elements: M the Fisher matrix of the distribution."""

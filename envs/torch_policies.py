@@ -14,10 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from redline.algorithms.core.arrays import host
 from redline.algorithms.core.autograd import AutogradCritic, AutogradPolicy
 from redline.algorithms.core.distributions import Distribution
-from redline.algorithms.core.types import Array
 from redline.envs.network import Activation, Network
 from redline.envs.tasks import TaskError
 
@@ -96,15 +94,6 @@ class TorchPolicy(AutogradPolicy):
         sizes = (observation_size, *hidden, distribution.width)
         module = MLP(sizes, activation, rng, output_gain=0.01, dtype=dtype)
         return cls(module.to(device), distribution, log_std)
-
-    @torch.no_grad()
-    def act(self, observation: Array, rng: np.random.Generator | None) -> Array:
-        """Numpy actions for numpy observations [N, ...]; the mode when `rng` is None."""
-        output = self.module(self.as_input(observation))
-        raw = tuple(host(part) for part in (output, *self.free))
-        if rng is None:
-            return self.distribution.mode(raw)
-        return self.distribution.sample(raw, rng)
 
 
 class TorchCritic(AutogradCritic):

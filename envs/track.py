@@ -58,13 +58,13 @@ class ControlTrack:
 
     def collect(self, policy: Policy, need: Need) -> Rollout:
         """One rollout of the policy."""
-        return self.sampler.collect(policy, need)  # type: ignore[arg-type]
+        return self.sampler.collect(policy, need)
 
     def evaluate(self, policy: Policy) -> dict[str, float]:
         """Mean raw return over the fixed episodes, deterministic and stochastic."""
         return {
-            "eval/mean_reward": float(np.mean(self.evaluator.returns(policy, True))),  # type: ignore[arg-type]
-            "eval/mean_reward_stochastic": float(np.mean(self.evaluator.returns(policy, False))),  # type: ignore[arg-type]
+            "eval/mean_reward": float(np.mean(self.evaluator.returns(policy, True))),
+            "eval/mean_reward_stochastic": float(np.mean(self.evaluator.returns(policy, False))),
         }
 
     def state_dict(self) -> dict[str, Any]:

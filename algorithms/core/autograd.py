@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jvp
@@ -53,6 +55,30 @@ class AutogradPolicy(FlatModule):
             call: The module; while differentiating forwards, the module with other parameters.
         """
         return call(self.as_input(batch.observation))
+
+    def outputs(self, observation: Array) -> Tensor:
+        """Outputs for acting, one entry per row of `observation`: [B, width]."""
+        output: Tensor = self.module(self.as_input(observation))
+        return output
+
+    @torch.no_grad()
+    def _acting(self, observation: Array) -> Params:
+        return tuple(host(part) for part in (self.outputs(observation), *self.free))
+
+    def act(self, observation: Array, rng: np.random.Generator | None) -> Array:
+        """See `redline.algorithms.core.types.Policy`."""
+        raw = self._acting(observation)
+        return self.distribution.mode(raw) if rng is None else self.distribution.sample(raw, rng)
+
+    def predict(self, observation: Array) -> Params:
+        """See `redline.algorithms.core.types.Policy`."""
+        return self.distribution.params(np, self._acting(observation))
+
+    def copy(self) -> Self:
+        """See `redline.algorithms.core.types.Policy`."""
+        twin = type(self)(copy.deepcopy(self.module), self.distribution)
+        twin.restore(self.parameters)
+        return twin
 
     @property
     def free(self) -> list[nn.Parameter]:
@@ -112,16 +138,20 @@ class AutogradPolicy(FlatModule):
             if entropy is not None:
                 objective = objective + _where(mask, entropy * dist.entropy(self.xp, params)).sum()
             if kl is not None:
-                divergence = dist.kl(self.xp, batch.reference, params)
+                pair = (params, batch.reference) if kl.reverse else (batch.reference, params)
+                divergence = dist.kl(self.xp, *pair)
                 coefficient = kl.coefficient(divergence.detach())
                 objective = objective - _where(mask, coefficient * divergence).sum()
             self.ascend(objective)
 
     @torch.no_grad()
-    def kl(self, batch: Batch, evaluation: Evaluation | None = None) -> Array:
+    def kl(
+        self, batch: Batch, evaluation: Evaluation | None = None, reverse: bool = False
+    ) -> Array:
         """See `redline.algorithms.core.types.Policy`."""
         new = (evaluation or self.evaluate(batch)).params
-        return self.distribution.kl(self.xp, batch.reference, new)
+        pair = (new, batch.reference) if reverse else (batch.reference, new)
+        return self.distribution.kl(self.xp, *pair)
 
     def fisher_product(self, batch: Batch) -> Callable[[Array], Array]:
         """v -> J' M J v / N over the valid elements: M the Fisher matrix of the distribution.

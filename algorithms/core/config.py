@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from redline.algorithms.core.advantages import GAE
+from redline.algorithms.core.advantages import GAE, GroupRelative
+from redline.algorithms.core.aggregation import Aggregate
 from redline.algorithms.core.clipping import Clip
 from redline.algorithms.core.critic import CriticFit
 from redline.algorithms.core.learner import Algorithm
@@ -13,7 +14,7 @@ from redline.algorithms.core.natural import FisherSolve
 from redline.algorithms.core.penalties import Penalties
 from redline.algorithms.core.surrogates import Surrogate
 from redline.algorithms.core.types import Need
-from redline.algorithms.core.updates import UpdateRule
+from redline.algorithms.core.updates import FirstOrder, UpdateRule
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,75 @@ class CriticConfig:
 
 
 @dataclass(frozen=True)
-class NaturalConfig(CriticConfig):
+class FirstOrderConfig(CriticConfig):
+    """Settings of the methods that take optimiser steps, policy and critic alike.
+
+    Attributes:
+        lr: Learning rate of policy and critic.
+        lr_decay: Let it fall linearly to 0 over the budget.
+        epochs: Passes over a rollout.
+        minibatch_size: Elements (completions on a language model) per optimiser step.
+        target_kl: End the policy's passes when approx_kl exceeds 1.5 times this; None: never.
+        max_grad_norm: Clip of the gradient norms (policy and critic apart), None for no clip.
+    """
+
+    lr: float = 3e-4
+    lr_decay: bool = False
+    epochs: int = 10
+    minibatch_size: int = 64
+    target_kl: float | None = None
+    max_grad_norm: float | None = 0.5
+
+    def first_order(self) -> FirstOrder:
+        """How the policy is stepped."""
+        return FirstOrder(
+            lr=self.lr,
+            lr_decay=self.lr_decay,
+            epochs=self.epochs,
+            minibatch_size=self.minibatch_size,
+            max_grad_norm=self.max_grad_norm,
+            target_kl=self.target_kl,
+        )
+
+    def critic_fit(self) -> CriticFit:
+        """How the critic is fitted."""
+        return CriticFit(
+            lr=self.lr,
+            lr_decay=self.lr_decay,
+            epochs=self.epochs,
+            minibatch_size=self.minibatch_size,
+            max_grad_norm=self.max_grad_norm,
+        )
+
+
+@dataclass(frozen=True)
+class OwnCriticConfig(CriticConfig):
+    """Settings of the methods whose critic is fitted in its own way.
+
+    Attributes:
+        critic_lr: Learning rate of the critic.
+        critic_lr_decay: Let it fall linearly to 0 over the budget.
+        critic_epochs: Its passes over a rollout.
+        critic_minibatch_size: Its elements (or completions) per optimiser step.
+    """
+
+    critic_lr: float = 1e-3
+    critic_lr_decay: bool = False
+    critic_epochs: int = 10
+    critic_minibatch_size: int = 128
+
+    def critic_fit(self) -> CriticFit:
+        """How the critic is fitted."""
+        return CriticFit(
+            lr=self.critic_lr,
+            lr_decay=self.critic_lr_decay,
+            epochs=self.critic_epochs,
+            minibatch_size=self.critic_minibatch_size,
+        )
+
+
+@dataclass(frozen=True)
+class NaturalConfig(OwnCriticConfig):
     """Settings of the methods that solve F x = g.
 
     Attributes:
@@ -70,10 +139,8 @@ class NaturalConfig(CriticConfig):
         cg_iterations: Fisher products per solve.
         damping: Added to F's diagonal.
         fisher_rows: Estimate F on this many random elements (or completions); None: all.
-        critic_lr: Learning rate of the critic.
-        critic_lr_decay: Let it fall linearly to 0 over the budget.
-        critic_epochs: Its passes over a rollout.
-        critic_minibatch_size: Its elements (or completions) per optimiser step.
+        kl_convention: "true" (KL(old||new), summed over action dimensions) or "sb3" (as
+            sb3-contrib: KL(new||old), averaged over the dimensions of a Box action).
     """
 
     delta: float = 0.01
@@ -82,20 +149,69 @@ class NaturalConfig(CriticConfig):
     cg_iterations: int = 10
     damping: float = 0.1
     fisher_rows: int | None = None
-    critic_lr: float = 1e-3
-    critic_lr_decay: bool = False
-    critic_epochs: int = 10
-    critic_minibatch_size: int = 128
+    kl_convention: Literal["true", "sb3"] = "true"
 
     def fisher_solve(self) -> FisherSolve:
         """How F^-1 g is computed."""
-        return FisherSolve(self.solver, self.cg_iterations, self.damping, self.fisher_rows)
+        return FisherSolve(
+            self.solver, self.cg_iterations, self.damping, self.fisher_rows, self.kl_convention
+        )
 
-    def critic_fit(self) -> CriticFit:
-        """How the critic is fitted."""
-        return CriticFit(
-            lr=self.critic_lr,
-            lr_decay=self.critic_lr_decay,
-            epochs=self.critic_epochs,
-            minibatch_size=self.critic_minibatch_size,
+
+@dataclass(frozen=True)
+class GroupConfig:
+    """Settings of the methods that compare the episodes of a group.
+
+    Attributes:
+        groups: Groups per rollout (initial states on control, prompts on a language model).
+        group_size: Episodes per group.
+        gamma: Discount inside the return.
+        std: Divide by the group's standard deviation.
+        grouping: Compare episodes with the same "start", or the whole "batch".
+        per: Compare returns per "episode", or returns-to-go per "timestep".
+        aggregate: Coefficient of an element: "token_mean" or "seq_mean" (the GRPO paper's).
+        lr: Learning rate.
+        lr_decay: Let it fall linearly to 0 over the budget.
+        max_grad_norm: Clip of the gradient norm, None for no clip.
+        entropy_coef: Entropy bonus.
+        kl_coef: Penalty on the KL to the policy at the start of the run.
+        kl_estimator: How that KL is estimated.
+
+    Raises:
+        ValueError: A group of fewer than two.
+    """
+
+    groups: int = 2
+    group_size: int = 8
+    gamma: float = 1.0
+    std: bool = True
+    grouping: Literal["start", "batch"] = "start"
+    per: Literal["episode", "timestep"] = "episode"
+    aggregate: Literal["token_mean", "seq_mean"] = "token_mean"
+    lr: float = 2e-3
+    lr_decay: bool = True
+    max_grad_norm: float | None = 0.5
+    entropy_coef: float = 0.0
+    kl_coef: float = 0.0
+    kl_estimator: Literal["k1", "k2", "k3"] = "k3"
+
+    def __post_init__(self) -> None:
+        if self.group_size < 2:
+            raise ValueError(
+                f"group_size must be at least 2 (an episode is judged against the others of its "
+                f"group), got {self.group_size}"
+            )
+
+    def algorithm(
+        self, *, surrogate: Surrogate, update: UpdateRule, clip: Clip | None = None
+    ) -> Algorithm:
+        """Group-relative advantages and the given parts."""
+        return Algorithm(
+            need=Need(groups=self.groups, group_size=self.group_size),
+            advantage=GroupRelative(self.gamma, self.std, self.grouping, self.per),
+            surrogate=surrogate,
+            update=update,
+            clip=clip,
+            aggregate=Aggregate(self.aggregate),
+            penalties=Penalties(self.entropy_coef, self.kl_coef, self.kl_estimator),
         )

@@ -54,6 +54,9 @@ class Distribution(Protocol):
     def kl_gradient(self, old: Params, new: Params, weight: Array) -> Params:
         """weight * d KL(old||new) / d raw_new (numpy)."""
 
+    def reverse_kl_gradient(self, old: Params, new: Params, weight: Array) -> Params:
+        """weight * d KL(new||old) / d raw_new (numpy)."""
+
     def metric(self, xp: Namespace, params: Params, tangent: Params) -> Params:
         """Fisher matrix of the distribution in `raw`, times `tangent`."""
 
@@ -129,6 +132,10 @@ class Categorical:
     def kl_gradient(self, old: Params, new: Params, weight: Array) -> Params:
         return ((np.exp(new[0]) - np.exp(old[0])) * weight[..., None],)
 
+    def reverse_kl_gradient(self, old: Params, new: Params, weight: Array) -> Params:
+        gap = new[0] - old[0]
+        return (np.exp(new[0]) * (gap - self.kl(np, new, old)[..., None]) * weight[..., None],)
+
     def metric(self, xp: Namespace, params: Params, tangent: Params) -> Params:
         p = xp.exp(params[0])
         return (p * (tangent[0] - _row_sum(xp, p * tangent[0])[..., None]),)
@@ -200,6 +207,12 @@ class MultiCategorical:
             ],
         )
 
+    def reverse_kl_gradient(self, old: Params, new: Params, weight: Array) -> Params:
+        pieces = zip(self._parts(old), self._parts(new), strict=True)
+        return self._join(
+            np, [dist.reverse_kl_gradient(a, b, weight) for (dist, a, _), (_, b, _) in pieces]
+        )
+
     def metric(self, xp: Namespace, params: Params, tangent: Params) -> Params:
         return self._join(
             xp,
@@ -261,6 +274,11 @@ class DiagGaussian:
         z = (old[0] - new[0]) * inverse
         w = weight[..., None]
         return (-z * inverse * w, (1.0 - np.exp(2.0 * (old[1] - new[1])) - z * z) * w)
+
+    def reverse_kl_gradient(self, old: Params, new: Params, weight: Array) -> Params:
+        w = weight[..., None]
+        pull = (new[0] - old[0]) * np.exp(-2.0 * old[1])
+        return (pull * w, (np.exp(2.0 * (new[1] - old[1])) - 1.0) * w)
 
     def metric(self, xp: Namespace, params: Params, tangent: Params) -> Params:
         return (tangent[0] * xp.exp(-2.0 * params[1]), 2.0 * tangent[1])

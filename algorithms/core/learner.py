@@ -99,14 +99,13 @@ class Learner:
         if algorithm.needs_critic and critic is None:
             raise ValueError("this method needs a critic")
         self.algorithm = algorithm
-        self.policy = policy
+        self.policy, self.state = algorithm.update.bind(policy)
         self.critic = critic if algorithm.needs_critic else None
         self.rng = rng
-        self.state = algorithm.update.bind(policy)
         self.critic_optimizer = (
             self.critic.optimizer(algorithm.critic.adam_eps) if self.critic is not None else None
         )
-        self._anchor = policy.snapshot() if algorithm.penalties.kl else None
+        self._anchor = self.policy.snapshot() if algorithm.penalties.kl else None
 
     def update(self, rollout: Rollout, progress: Progress) -> Metrics:
         """Learn from one rollout.

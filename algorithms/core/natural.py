@@ -13,7 +13,7 @@ from redline.algorithms.core import curvature
 from redline.algorithms.core.masked import masked_mean
 from redline.algorithms.core.objective import Objective
 from redline.algorithms.core.telemetry import Recorder
-from redline.algorithms.core.types import Array, Batch, Metrics, Policy, Progress
+from redline.algorithms.core.types import Array, Batch, Evaluation, Metrics, Policy, Progress
 from redline.algorithms.core.updates import norm, require_finite
 
 
@@ -27,12 +27,26 @@ class FisherSolve:
         damping: Added to F's diagonal.
         fisher_rows: Estimate F on this many random elements (rows of a [B, T] batch); None: all.
             Gradient and KL use all.
+        kl_convention: What delta limits. "true": KL(old||new), summed over action dimensions.
+            "sb3": KL(new||old), averaged over the dimensions of a Box action, as sb3-contrib has
+            it (delta and damping are then as many times larger as there are dimensions).
     """
 
     solver: Literal["cg", "dense"] = "cg"
     cg_iterations: int = 10
     damping: float = 0.1
     fisher_rows: int | None = None
+    kl_convention: Literal["true", "sb3"] = "true"
+
+    def dimensions(self, policy: Policy) -> int:
+        """What the summed KL and its Fisher matrix are divided by."""
+        box = self.kl_convention == "sb3" and policy.distribution.has_log_std
+        return policy.distribution.width if box else 1
+
+    def mean_kl(self, policy: Policy, batch: Batch, evaluation: Evaluation) -> float:
+        """The mean divergence that delta limits, in nats."""
+        divergence = policy.kl(batch, evaluation, reverse=self.kl_convention == "sb3")
+        return float(masked_mean(policy.xp, divergence, batch.mask)) / self.dimensions(policy)
 
     def solve(
         self, policy: Policy, batch: Batch, gradient: Array, rng: np.random.Generator
@@ -41,12 +55,15 @@ class FisherSolve:
         subset = batch
         if self.fisher_rows is not None and self.fisher_rows < len(batch):
             subset = batch.take(rng.permutation(len(batch))[: self.fisher_rows])
-        product = curvature.damped(policy.fisher_product(subset), self.damping)
+        # F / d + damping I = (F + d damping I) / d: one more scaling of the vector, none of F v.
+        parts = self.dimensions(policy)
+        product = curvature.damped(policy.fisher_product(subset), parts * self.damping)
+        gradient = parts * gradient if parts > 1 else gradient
         if self.solver == "dense":
             x = policy.asarray(curvature.dense_solve(product, gradient))
         else:
             x = curvature.conjugate_gradient(product, gradient, self.cg_iterations)
-        return x, float(x @ product(x))
+        return x, float(x @ product(x)) / parts
 
 
 class _Direction(NamedTuple):
@@ -65,7 +82,7 @@ class _NaturalStep(ABC):
     """F^-1 g on the whole batch, scaled to a quadratic KL of delta; subclasses take the step.
 
     Attributes:
-        delta: KL(old||new) of a step, in nats, summed over action dimensions.
+        delta: KL of a step, in nats, in the convention of `fisher`.
         delta_decay: Let delta fall linearly to 0 over the budget.
         fisher: How the linear system is solved.
     """
@@ -74,8 +91,8 @@ class _NaturalStep(ABC):
     delta_decay: bool = False
     fisher: FisherSolve = FisherSolve()
 
-    def bind(self, policy: Policy) -> dict[str, Any]:
-        return {}
+    def bind(self, policy: Policy) -> tuple[Policy, dict[str, Any]]:
+        return policy, {}
 
     def update(
         self,
@@ -145,7 +162,7 @@ class TrustRegion(_NaturalStep):
         scale = curvature.trust_region_scale(at.quadratic, delta)
         fractions = [self.backtrack**k for k in range(self.max_backtracks)]
         start = at.policy.snapshot()
-        trial = _trial(at.policy, at.batch, at.objective, start, scale * at.x)
+        trial = _trial(at, start, scale * at.x, self.fisher)
         found = curvature.backtrack(trial, fractions, delta)
         if found is None:
             at.policy.restore(start)
@@ -169,9 +186,10 @@ def _full_gradient(policy: Policy, batch: Batch, objective: Objective) -> tuple[
 
 
 def _trial(
-    policy: Policy, batch: Batch, objective: Objective, start: Array, step: Array
+    at: _Direction, start: Array, step: Array, fisher: FisherSolve
 ) -> Callable[[float], curvature.Trial]:
     """Candidate fraction -> true gain and KL there; leaves the policy at the candidate."""
+    policy, batch, objective = at.policy, at.batch, at.objective
     # Not at old_log_prob: a stale rollout was sampled by another policy than the one that moves.
     before = objective.value(policy, batch, policy.evaluate(batch).log_prob)
 
@@ -179,7 +197,6 @@ def _trial(
         policy.parameters[:] = start + fraction * step
         evaluation = policy.evaluate(batch)
         gain = objective.value(policy, batch, evaluation.log_prob) - before
-        kl = masked_mean(policy.xp, policy.kl(batch, evaluation), batch.mask)
-        return curvature.Trial(gain, float(kl))
+        return curvature.Trial(gain, fisher.mean_kl(policy, batch, evaluation))
 
     return trial

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from redline.algorithms.core.aggregation import Aggregate, denominators
 from redline.algorithms.core.masked import standardise
-from redline.algorithms.core.penalties import Penalties, kl_weight
+from redline.algorithms.core.penalties import OldPolicyPenalty, Penalties, kl_weight
 from redline.algorithms.core.surrogates import Bounds, Surrogate, Weights
 from redline.algorithms.core.types import Array, Batch, Policy
 
@@ -22,6 +22,7 @@ class Objective:
         penalties: Entropy and reference KL.
         bounds: (lo, hi) in force on the ratio, None for methods without a clip.
         standardise: Standardise the advantages of every optimiser step.
+        old_policy: Penalty on the divergence from pi_old, set by rules that have one.
     """
 
     surrogate: Surrogate
@@ -29,6 +30,7 @@ class Objective:
     penalties: Penalties
     bounds: Bounds | None
     standardise: bool
+    old_policy: OldPolicyPenalty | None = None
 
     def prepare(self, batch: Batch) -> Batch:
         """The batch of one optimiser step with its advantages standardised, where asked for."""
@@ -78,7 +80,13 @@ class Objective:
             return coefficient * w
 
         bonus = self.penalties.entropy
-        policy.gradient(batch, weigh, entropy=coefficient * bonus if bonus else None)
+        old = self.old_policy
+        policy.gradient(
+            batch,
+            weigh,
+            entropy=coefficient * bonus if bonus else None,
+            kl=old.term(policy.xp, batch.mask) if old is not None and old.coefficient else None,
+        )
 
     def value(self, policy: Policy, batch: Batch, log_prob: Array) -> float:
         """sum coefficient * objective: what a line search compares (penalties left out)."""

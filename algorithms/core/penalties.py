@@ -1,4 +1,4 @@
-"""Penalties beside the surrogate: the entropy bonus, and the KL to a fixed reference policy.
+"""Penalties beside the surrogate: entropy, KL to a fixed reference, divergence from pi_old.
 
 With d = log pi - log pi_ref at the sampled action (Schulman, "Approximating KL divergence"):
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from redline.algorithms.core.surrogates import MAX_LOG_RATIO
-from redline.algorithms.core.types import Array, Namespace
+from redline.algorithms.core.types import Array, KLTerm, Namespace
 
 Estimator = Literal["k1", "k2", "k3"]
 
@@ -38,6 +38,45 @@ class Penalties:
     def __post_init__(self) -> None:
         if self.kl < 0:
             raise ValueError(f"kl_coef must be at least 0, got {self.kl}")
+
+
+@dataclass(frozen=True)
+class OldPolicyPenalty:
+    """coefficient * divergence of pi from pi_old, exact, over the valid elements.
+
+    Attributes:
+        coefficient: In units of the objective per nat.
+        over: "mean" over the elements, or the "max" (the bound of arXiv:1502.05477 Eq. 9).
+        reverse: KL(new||old) instead of KL(old||new).
+    """
+
+    coefficient: float
+    over: Literal["mean", "max"] = "mean"
+    reverse: bool = False
+
+    def share(self, xp: Namespace, *, divergence: Array, mask: Array) -> Array:
+        """Weights with sum(share * divergence) = mean, or max; 0 where masked."""
+        zeros = xp.zeros_like(divergence)
+        if self.over == "mean":
+            count = max(1, int(xp.count_nonzero(mask)))
+            return xp.where(mask, zeros + 1.0 / count, zeros)
+        lowest = xp.where(mask, divergence, zeros - 1.0)
+        share = zeros.reshape(-1)
+        share[int(xp.argmax(lowest.reshape(-1)))] = 1.0
+        return share.reshape(divergence.shape)
+
+    def term(self, xp: Namespace, mask: Array) -> KLTerm:
+        """What `Policy.gradient` takes."""
+        return KLTerm(
+            lambda divergence: self.coefficient * self.share(xp, divergence=divergence, mask=mask),
+            self.reverse,
+        )
+
+    def value(self, xp: Namespace, *, divergence: Array, mask: Array) -> float:
+        """coefficient * mean or max of the divergence."""
+        share = self.share(xp, divergence=divergence, mask=mask)
+        kept = xp.where(mask, divergence, xp.zeros_like(divergence))
+        return self.coefficient * float(xp.sum(share * kept))
 
 
 def _minus_log_ratio(xp: Namespace, *, log_prob: Array, anchor_log_prob: Array) -> Array:

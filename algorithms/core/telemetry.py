@@ -78,7 +78,8 @@ def after_update(batch: Batch, evaluation: Evaluation, kl: Array) -> Metrics:
     Args:
         batch: The update's batch, before any standardisation.
         evaluation: The new policy on it.
-        kl: Exact KL(old||new) per element.
+        kl: KL(old||new) per element; where one of the policies has no parameters it is an estimate
+            at the sampled actions, logged as train/kl_sampled (entropy likewise).
     """
     mask = host(batch.mask)
     log_ratio = host(evaluation.log_prob - batch.old_log_prob)[mask].astype(np.float64)
@@ -86,9 +87,10 @@ def after_update(batch: Batch, evaluation: Evaluation, kl: Array) -> Metrics:
     divergence = host(kl)[mask]
     ratio = np.exp(np.minimum(log_ratio, _MAX_LOG_RATIO))
     outside = np.count_nonzero(ratio < BAND[0]) + np.count_nonzero(ratio > BAND[1])
+    exact = "" if batch.reference and evaluation.params else "_sampled"
     metrics = {
-        "train/kl": float(divergence.mean()),
-        "train/kl_max": float(divergence.max()),
+        f"train/kl{exact}": float(divergence.mean()),
+        f"train/kl_max{exact}": float(divergence.max()),
         "train/outside_band": outside / ratio.size,
         "train/ratio_mean": float(ratio.mean()),
         "train/ratio_std": float(ratio.std()),
@@ -96,7 +98,9 @@ def after_update(batch: Batch, evaluation: Evaluation, kl: Array) -> Metrics:
         "train/expected_gain": float(ratio @ advantage / ratio.size),
         "train/advantage_mean": float(advantage.mean()),
         "train/advantage_std": float(advantage.std()),
-        "train/entropy": float(host(evaluation.entropy)[mask].mean()),
+        f"train/entropy{'' if evaluation.params else '_sampled'}": float(
+            host(evaluation.entropy)[mask].mean()
+        ),
     }
     # np.percentile's own checks cost ten times the sort at this size.
     rank = np.array(_QUANTILES) / 100.0 * (ratio.size - 1)

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from redline.algorithms.core.distributions import Distribution
 
 # numpy, torch or any array-API array: the core never fixes the library.
 Array = Any
@@ -167,7 +172,9 @@ class Evaluation(NamedTuple):
         log_prob: log pi(a|s), shaped like the mask.
         entropy: H(pi(.|s)), shaped like the mask.
         params: Distribution parameters, one entry per element along the leading axes. Kept as
-            `Batch.reference` they are the frozen pi_old against which KL is measured.
+            `Batch.reference` they are the frozen pi_old against which KL is measured. Empty for a
+            policy of no such family (a mixture of densities): entropy and KL are then estimates at
+            the sampled actions, and are logged under names that say so.
     """
 
     log_prob: Array
@@ -176,9 +183,15 @@ class Evaluation(NamedTuple):
 
 
 class KLTerm(NamedTuple):
-    """A penalty on KL(old||new): `coefficient` maps the KL per element to its coefficients."""
+    """A penalty on the exact divergence between pi_old and pi.
+
+    Attributes:
+        coefficient: Maps the divergence per element to the coefficients that it is taken times.
+        reverse: KL(new||old) instead of KL(old||new).
+    """
 
     coefficient: Callable[[Array], Array]
+    reverse: bool = False
 
 
 @dataclass(frozen=True)
@@ -220,11 +233,30 @@ class Policy(Protocol):
 
     xp: Namespace
     per_element: bool
-    parameters: Array
-    gradient_buffer: Array
+
+    @property
+    def parameters(self) -> Array:
+        """[P], live storage."""
+
+    @property
+    def gradient_buffer(self) -> Array:
+        """[P], live storage."""
+
+    @property
+    def distribution(self) -> Distribution:
+        """The family that actions are drawn from."""
 
     def asarray(self, value: Array) -> Array:
         """A numpy array as this policy's kind of array, on its device."""
+
+    def act(self, observation: Array, rng: np.random.Generator | None) -> Array:
+        """One numpy action per row of `observation`; the most probable one when `rng` is None."""
+
+    def predict(self, observation: Array) -> Params:
+        """Numpy parameters of the distribution that `act` draws from, one entry per row."""
+
+    def copy(self) -> Self:
+        """An independent policy with the same numbers."""
 
     def evaluate(self, batch: Batch) -> Evaluation:
         """Log-probability, entropy and parameters, without a gradient."""
@@ -239,7 +271,7 @@ class Policy(Protocol):
         """Fill `gradient_buffer` with the gradient of the objective; one forward, one backward.
 
         gradient = sum weigh(log_prob) * grad log pi + sum entropy * grad H
-                   - sum kl.coefficient(KL) * grad KL(old||new)
+                   - sum kl.coefficient(KL) * grad KL
 
         Args:
             batch: Elements; `batch.reference` is read when `kl` is given.
@@ -248,12 +280,15 @@ class Policy(Protocol):
             kl: Penalty on the exact divergence from `batch.reference`.
         """
 
-    def kl(self, batch: Batch, evaluation: Evaluation | None = None) -> Array:
+    def kl(
+        self, batch: Batch, evaluation: Evaluation | None = None, reverse: bool = False
+    ) -> Array:
         """KL(old||new) per element, in nats, against `batch.reference`.
 
         Args:
             batch: Elements.
             evaluation: The current policy on `batch`, when it is at hand already.
+            reverse: KL(new||old) instead.
         """
 
     def fisher_product(self, batch: Batch) -> Callable[[Array], Array]:

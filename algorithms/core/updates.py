@@ -21,8 +21,11 @@ class UpdateRule(Protocol):
     def needs_value(self) -> bool:
         """The rule compares objective values, so score functions are refused."""
 
-    def bind(self, policy: Policy) -> dict[str, Any]:
-        """State that lives as long as the run (an optimiser), created once."""
+    def bind(self, policy: Policy) -> tuple[Policy, dict[str, Any]]:
+        """The policy that the rule moves, which may wrap `policy`, and state such as an optimiser.
+
+        Called once; both live as long as the run.
+        """
 
     def update(
         self,
@@ -75,8 +78,8 @@ class FirstOrder:
     adam_eps: float = 1e-5
     needs_value = False
 
-    def bind(self, policy: Policy) -> dict[str, Any]:
-        return {"optimizer": policy.optimizer(self.adam_eps)}
+    def bind(self, policy: Policy) -> tuple[Policy, dict[str, Any]]:
+        return policy, {"optimizer": policy.optimizer(self.adam_eps)}
 
     def update(
         self,

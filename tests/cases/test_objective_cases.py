@@ -133,7 +133,7 @@ def test_case_11_the_check_comes_before_the_step(target_kl: float, stops: bool) 
     start = policy.snapshot()
     rule = FirstOrder(1e-3, target_kl=target_kl)
     objective, rng = objective_of(algorithm("ppo")), np.random.default_rng(0)
-    _, metrics = rule.update(rule.bind(policy), policy, batch, objective, START, rng)
+    _, metrics = rule.update(rule.bind(policy)[1], policy, batch, objective, START, rng)
     assert metrics["train/stopped_early"] == stops
     assert metrics["train/n_updates"] == (not stops)
     assert (policy.parameters == start).all() == stops
@@ -154,7 +154,7 @@ def test_case_6_every_sample_is_seen_when_the_last_minibatch_has_one() -> None:
     policy.seen = []
     objective = replace(objective_of(algorithm("ppo")), standardise=True)
     rule, rng = FirstOrder(1e-3, epochs=8, minibatch_size=4), np.random.default_rng(0)
-    rule.update(rule.bind(policy), policy, batch, objective, START, rng)
+    rule.update(rule.bind(policy)[1], policy, batch, objective, START, rng)
     sizes = [len(part) for part in policy.seen]
     assert sizes == [4, 1] * 8
     # Alone, an advantage has no spread and is taken as it is; equal ones say nothing.

@@ -164,7 +164,7 @@ def test_the_order_of_minibatches_comes_from_the_generator() -> None:
         policy, batch = flat()
         rule = FirstOrder(0.1, epochs=2, minibatch_size=5)
         rng = np.random.default_rng(seed)
-        rule.update(rule.bind(policy), policy, batch, OBJECTIVE, Progress(0, 1), rng)
+        rule.update(rule.bind(policy)[1], policy, batch, OBJECTIVE, Progress(0, 1), rng)
         results.append(policy.snapshot())
     identical(results[0], results[1])
     assert (results[0] != results[2]).any()

@@ -41,7 +41,7 @@ def update(
 ) -> Metrics:
     """One update; the rule must hand back the policy that it was given."""
     rng = np.random.default_rng(0)
-    result, metrics = rule.update(rule.bind(policy), policy, batch, objective, progress, rng)
+    result, metrics = rule.update(rule.bind(policy)[1], policy, batch, objective, progress, rng)
     assert result is policy
     return metrics
 

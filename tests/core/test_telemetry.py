@@ -75,8 +75,9 @@ def test_after_an_update(library: str) -> None:
     kl = np.array([[0.1, 0.0, 0.2], [0.5, 1e6, 1e6]])
     entropy = np.array([[1.0, 1.0, 2.0], [2.0, 1e6, 1e6]])
     old = np.full(mask.shape, -1.0)
-    batch = Batch(to(old), to(old), to(old), to(advantage), to(mask))
-    evaluation = Evaluation(to(old + np.log(ratio)), to(entropy), ())
+    family = (to(old),)  # what it holds is of no account here
+    batch = Batch(to(old), to(old), to(old), to(advantage), to(mask), family)
+    evaluation = Evaluation(to(old + np.log(ratio)), to(entropy), family)
     expected = {
         "train/kl": 0.2,
         "train/kl_max": 0.5,

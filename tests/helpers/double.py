@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from redline.algorithms.core.arrays import host
 from redline.algorithms.core.autograd import AutogradCritic, AutogradPolicy
 from redline.algorithms.core.distributions import Categorical
 from redline.algorithms.core.types import Batch, Need, Rollout
@@ -77,6 +76,10 @@ class LMPolicy(AutogradPolicy):
     def network(self, batch: Batch, call: Callable[..., Tensor]) -> Tensor:
         return call(batch.observation, keep=batch.action.shape[1])
 
+    def outputs(self, observation: Any) -> Tensor:
+        """Logits of the token that stands last in every row."""
+        return self.module(self.asarray(observation), keep=1)[:, 0]
+
 
 class HeadCritic(AutogradCritic):
     """A linear value head on the policy's hidden states, which it does not move."""
@@ -135,10 +138,7 @@ class PromptSampler:
         ended = np.zeros(len(tokens), dtype=bool)
         for _ in range(self.length):
             tokens = np.pad(tokens, ((0, 0), (0, 1)), constant_values=PAD)
-            with torch.no_grad():
-                logits = policy.module(policy.asarray(tokens), keep=1)[:, 0]
-            chosen = policy.distribution.sample((host(logits),), self.rng)
-            tokens[:, -1] = np.where(ended, PAD, chosen)
+            tokens[:, -1] = np.where(ended, PAD, policy.act(tokens, self.rng))
             ended |= tokens[:, -1] == EOS
             if ended.all():
                 break

@@ -14,6 +14,10 @@ _SIZES = {
     "minibatch_size": 8,
     "critic_epochs": 2,
     "critic_minibatch_size": 8,
+    # The bounds of conservative policy iteration allow steps that are lost in rounding.
+    "alpha": "line_search",
+    "penalty": 1.0,
+    "kl_over": "mean",
 }
 
 
