@@ -104,6 +104,7 @@ _TRPO: dict[str, Any] = _SHARED | {
     "cg_iterations": 15,
     "damping": 0.1,
     "fisher_rows": None,
+    "kl_convention": "sb3",
     "critic_lr": 1e-3,
     "critic_lr_decay": False,
     "critic_epochs": 10,

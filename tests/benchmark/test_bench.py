@@ -131,6 +131,7 @@ def test_both_sides_have_the_published_numbers(sides):
             "target_kl": rule.target_kl,
         }
     else:
+        assert resolved.recipe.kl_convention == "sb3"
         ours |= {
             "n_critic_updates": critic.epochs,
             "cg_max_steps": rule.fisher.cg_iterations,
@@ -353,6 +354,7 @@ def test_a_folder_without_permission_and_a_missing_library(tmp_path, monkeypatch
         assert cli.main(["bench", "control", "--json", str(tmp_path / "x.json")]) == 2
     assert "cannot write to the folder" in capsys.readouterr().err
     monkeypatch.setattr(bench, "find_spec", lambda name: None)
+    monkeypatch.setattr(control, "timed", None)
     assert cli.main(["bench", "control"]) == 2
     assert "pip install stable-baselines3 sb3-contrib" in capsys.readouterr().err
 
@@ -372,7 +374,7 @@ def test_help_does_not_wait_for_heavy_libraries():
 @pytest.fixture(scope="module")
 def small():
     """Networks of one layer and a rollout of about 256 elements."""
-    networks = update.Networks(control_task("CartPole-v1"), hidden=(16,))
+    networks = update.Networks(control_task("CartPole-v1"), hidden=(64,))
     return networks, update.rollout(networks.task, networks.policy(), elements=256)
 
 
@@ -403,8 +405,7 @@ def test_every_method_learns_from_the_rollout(name, small):
 def test_a_dense_fisher_matrix_takes_more_memory_and_time(small):
     dense, cg = (update.measure(name, *small, repeats=2) for name in ("trpo--solver=dense", "trpo"))
     size = small[0].policy().parameters.size
-    assert dense.memory_mb > cg.memory_mb
-    assert dense.memory_mb > size * size * 8 / 2**20
+    assert dense.memory_mb > cg.memory_mb + 0.5 * size * size * 8 / 2**20
     assert dense.median > cg.median
     assert (len(dense.seconds), len(cg.seconds)) == (1, 2)
 
