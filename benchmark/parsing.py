@@ -37,6 +37,9 @@ _ELSEWHERE = {
 }
 
 
+_NUMBER_OR_NONE = (int | None, float | None)
+
+
 def parse(
     kind: type[T],
     arguments: Sequence[str],
@@ -67,7 +70,7 @@ def parse(
         with contextlib.redirect_stderr(complaint):
             parsed, strays = tyro.cli(
                 kind,
-                args=list(arguments),
+                args=_capital_none(arguments, flags),
                 prog=prog,
                 description=description,
                 return_unknown_args=True,
@@ -117,6 +120,19 @@ def _whole(text: str) -> int:
     if not value.is_integer():
         raise ValueError(f"expected a whole number, got {text}")
     return int(value)
+
+
+def _capital_none(arguments: Sequence[str], flags: Mapping[str, Any]) -> list[str]:
+    """`none` as tyro spells it, where a number or None is expected."""
+    optional = {_as_flag(name) for name, hint in flags.items() if hint in _NUMBER_OR_NONE}
+    result: list[str] = []
+    for argument in arguments:
+        head, equals, value = argument.partition("=")
+        before = result[-1] if result and not equals else head
+        if before.replace("_", "-") in optional and (value or argument) == "none":
+            argument = f"{head}=None" if equals else "None"
+        result.append(argument)
+    return result
 
 
 def _after(stray: str, arguments: Sequence[str], flags: Mapping[str, Any]) -> str:

@@ -246,7 +246,8 @@ class DiagGaussian:
     def log_prob(self, xp: Namespace, params: Params, action: Array) -> Array:
         mean, log_std = params
         z = (action - mean) * xp.exp(-log_std)
-        return xp.sum(-0.5 * z * z - log_std, axis=-1) - 0.5 * self.d * _LOG_2PI
+        constant = _row_sum(xp, log_std) + 0.5 * self.d * _LOG_2PI
+        return -0.5 * _row_sum(xp, z * z) - constant
 
     def entropy(self, xp: Namespace, params: Params) -> Array:
         mean, log_std = params

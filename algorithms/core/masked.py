@@ -50,8 +50,12 @@ def standardise(value: Array, mask: Array | None = None, eps: float = 1e-8) -> A
     size = flat.shape[0]
     if size <= 1:
         return value
-    centred = flat - flat.sum() / size
+    mean = flat.sum() / size
+    centred = flat - mean
     std = math.sqrt(float(centred @ centred) / (size - 1))
-    if std <= _ROUNDING * float(abs(flat).max()):
+    # |x| <= |mean| + sqrt(size) std, so the maximum is looked for only where it can matter.
+    if std <= _ROUNDING * (abs(float(mean)) + math.sqrt(size) * std) and std <= _ROUNDING * float(
+        abs(flat).max()
+    ):
         return namespace(value).zeros_like(value)
     return (centred / (std + eps)).reshape(value.shape)

@@ -23,7 +23,7 @@ REFUSED = {
     "two values": ("--lr 1 2", "unexpected argument '2' after --lr, which takes one value"),
     "value of a switch": ("--lr-decay=False", "--lr-decay takes no value; --no-lr-decay switches"),
     "text after a switch": ("--lr-decay no", "takes no value (--no-lr-decay switches it off)"),
-    "none": ("--max-grad-norm none", "a number or None, got 'none'; nearest: None"),
+    "none": ("--max-grad-norm non", "a number or None, got 'non'; nearest: None"),
     "fraction of a list": ("--hidden 1.5", "--hidden must be whole numbers, got '1.5'"),
     "unknown flag": ("--stesp 5", "unknown flag '--stesp'; nearest: --steps"),
     "refused by a part": ("--clip.low 2", "clip.low is a distance from 1 in [0, 1], got 2.0"),
@@ -130,3 +130,9 @@ def test_names_of_other_libraries_are_answered_with_ours(theirs: str, ours: str)
 def test_a_setting_that_the_method_lacks_is_not_promised() -> None:
     with pytest.raises(BadInput, match="unknown flag '--clip-coef'; nearest"):
         resolve("reinforce", ["--task", "CartPole-v1", "--clip-coef", "1"])
+
+
+@pytest.mark.parametrize("spelling", ["None", "none"])
+def test_a_limit_is_taken_away_in_either_spelling(spelling: str) -> None:
+    for arguments in (["--max-grad-norm", spelling], [f"--max-grad-norm={spelling}"]):
+        assert resolve("ppo", [*PPO, *arguments]).recipe.max_grad_norm is None
