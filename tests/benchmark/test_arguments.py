@@ -23,7 +23,7 @@ REFUSED = {
     "two values": ("--lr 1 2", "unexpected argument '2' after --lr, which takes one value"),
     "value of a switch": ("--lr-decay=False", "--lr-decay takes no value; --no-lr-decay switches"),
     "text after a switch": ("--lr-decay no", "takes no value (--no-lr-decay switches it off)"),
-    "none": ("--max-grad-norm non", "a number or None, got 'non'; nearest: None"),
+    "off": ("--max-grad-norm off", "--max-grad-norm must be a number or None, got 'off'"),
     "fraction of a list": ("--hidden 1.5", "--hidden must be whole numbers, got '1.5'"),
     "unknown flag": ("--stesp 5", "unknown flag '--stesp'; nearest: --steps"),
     "refused by a part": ("--clip.low 2", "clip.low is a distance from 1 in [0, 1], got 2.0"),
