@@ -40,6 +40,4 @@ class CPI(FirstOrderConfig):
             *(self.gamma, self.horizon, self.alpha, self.delta, self.holdout, self.max_components),
             distillation=Distillation(epochs=self.distill_epochs),
         )
-        return self.algorithm(
-            surrogate=RATIO, update=rule, critic=self.critic_fit(), standardise="batch"
-        )
+        return self.algorithm(surrogate=RATIO, update=rule, standardise="batch")

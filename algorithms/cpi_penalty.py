@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from redline.algorithms.core.config import FirstOrderConfig
+from redline.algorithms.core.config import EpochsConfig
 from redline.algorithms.core.learner import Algorithm
 from redline.algorithms.core.penalised import KLPenalty
 from redline.algorithms.core.surrogates import RATIO
@@ -14,7 +14,7 @@ from redline.algorithms.registry import register
 
 @register("cpi_penalty")
 @dataclass(frozen=True)
-class CPIPenalty(FirstOrderConfig):
+class CPIPenalty(EpochsConfig):
     """Conservative policy iteration, penalty form (arXiv:1502.05477 Eq. 9): E[r A] - C KL.
 
     Attributes:
@@ -31,14 +31,6 @@ class CPIPenalty(FirstOrderConfig):
 
     def build(self) -> Algorithm:
         """The method as parts."""
-        rule = KLPenalty(
-            self.first_order(),
-            self.gamma,
-            self.horizon,
-            self.penalty,
-            self.kl_over,
-            self.kl_reverse,
-        )
-        return self.algorithm(
-            surrogate=RATIO, update=rule, critic=self.critic_fit(), standardise="batch"
-        )
+        bound = (self.gamma, self.horizon, self.penalty, self.kl_over, self.kl_reverse)
+        rule = KLPenalty(self.first_order(), *bound)
+        return self.algorithm(surrogate=RATIO, update=rule, standardise="batch")

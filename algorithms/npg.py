@@ -30,6 +30,5 @@ class NPG(NaturalConfig):
             update=NaturalGradient(
                 self.delta, self.delta_decay, self.fisher_solve(), self.step_size
             ),
-            critic=self.critic_fit(),
             standardise="batch",
         )

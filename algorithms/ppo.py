@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from redline.algorithms.core.clipping import Clip
-from redline.algorithms.core.config import FirstOrderConfig
+from redline.algorithms.core.config import EpochsConfig
 from redline.algorithms.core.learner import Algorithm
 from redline.algorithms.core.surrogates import CLIPPED_RATIO
 from redline.algorithms.registry import register
@@ -13,7 +13,7 @@ from redline.algorithms.registry import register
 
 @register("ppo")
 @dataclass(frozen=True)
-class PPO(FirstOrderConfig):
+class PPO(EpochsConfig):
     """PPO-clip (arXiv:1707.06347 Eq. 7): min(r A, clip(r, 1-low, 1+high) A), several epochs.
 
     Attributes:
@@ -28,6 +28,5 @@ class PPO(FirstOrderConfig):
             surrogate=CLIPPED_RATIO,
             clip=self.clip,
             update=self.first_order(),
-            critic=self.critic_fit(),
             standardise="minibatch",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from redline.algorithms.core.config import FirstOrderConfig
+from redline.algorithms.core.config import EpochsConfig
 from redline.algorithms.core.learner import Algorithm
 from redline.algorithms.core.penalised import AdaptiveKL
 from redline.algorithms.core.surrogates import RATIO
@@ -13,7 +13,7 @@ from redline.algorithms.registry import register
 
 @register("ppo_kl")
 @dataclass(frozen=True)
-class PPOKL(FirstOrderConfig):
+class PPOKL(EpochsConfig):
     """PPO with adaptive KL penalty (arXiv:1707.06347 Eq. 8): E[r A] - beta KL(old||new).
 
     Attributes:
@@ -29,6 +29,5 @@ class PPOKL(FirstOrderConfig):
         return self.algorithm(
             surrogate=RATIO,
             update=AdaptiveKL(self.first_order(), self.kl_target, self.kl_coef_init),
-            critic=self.critic_fit(),
             standardise="minibatch",
         )

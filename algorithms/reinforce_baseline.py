@@ -35,6 +35,5 @@ class ReinforceBaseline(OwnCriticConfig):
         return self.algorithm(
             surrogate=SCORE_FUNCTION,
             update=FirstOrder(self.lr, self.lr_decay, max_grad_norm=self.max_grad_norm),
-            critic=self.critic_fit(),
             standardise="batch",
         )

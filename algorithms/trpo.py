@@ -35,6 +35,5 @@ class TRPO(NaturalConfig):
                 self.backtrack,
                 self.max_backtracks,
             ),
-            critic=self.critic_fit(),
             standardise="batch",
         )

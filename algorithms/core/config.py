@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from redline.algorithms.core.advantages import GAE, GroupRelative
 from redline.algorithms.core.aggregation import Aggregate
@@ -28,6 +28,7 @@ class CriticConfig:
         gae_lambda: Lambda of GAE.
         standardise_advantage: Advantages to mean 0 and std 1.
         entropy_coef: Entropy bonus.
+        scale_returns: The critic predicts returns divided by their running std.
     """
 
     n_steps: int = 256
@@ -36,13 +37,13 @@ class CriticConfig:
     gae_lambda: float = 0.95
     standardise_advantage: bool = True
     entropy_coef: float = 0.0
+    scale_returns: bool = False
 
     def algorithm(
         self,
         *,
         surrogate: Surrogate,
         update: UpdateRule,
-        critic: CriticFit,
         standardise: Literal["batch", "minibatch"],
         clip: Clip | None = None,
     ) -> Algorithm:
@@ -56,8 +57,12 @@ class CriticConfig:
             clip=clip,
             penalties=Penalties(entropy=self.entropy_coef),
             standardise=standardise if self.standardise_advantage else "none",
-            critic=critic,
+            critic=replace(self.critic_fit(), scale_returns=self.scale_returns),
         )
+
+    def critic_fit(self) -> CriticFit:
+        """How the critic is fitted."""
+        return CriticFit()
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,22 @@ class FirstOrderConfig(CriticConfig):
             minibatch_size=self.minibatch_size,
             max_grad_norm=self.max_grad_norm,
         )
+
+
+@dataclass(frozen=True)
+class EpochsConfig(FirstOrderConfig):
+    """Settings of the methods that pass over the same elements several times.
+
+    Attributes:
+        recompute_advantage: Fit the critic between the passes, one pass each, and estimate the
+            advantages anew with it; otherwise it is fitted after them.
+    """
+
+    recompute_advantage: bool = False
+
+    def algorithm(self, **parts: Any) -> Algorithm:
+        """As for every method with a critic."""
+        return replace(super().algorithm(**parts), recompute_advantage=self.recompute_advantage)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ class CriticFit:
         coef: Factor on the loss (matters for gradient clipping and Adam's epsilon only).
         max_grad_norm: Clip of the gradient's Euclidean norm, None for no clip.
         adam_eps: Adam's epsilon.
+        scale_returns: The critic predicts returns divided by their running std (never centred).
     """
 
     lr: float = 1e-3
@@ -31,6 +32,7 @@ class CriticFit:
     coef: float = 0.5
     max_grad_norm: float | None = 0.5
     adam_eps: float = 1e-5
+    scale_returns: bool = False
 
     def fit(
         self,
@@ -42,6 +44,7 @@ class CriticFit:
         mask: Array,
         progress: Progress,
         rng: np.random.Generator,
+        epochs: int | None = None,
     ) -> Metrics:
         """Fit on the valid elements of one rollout.
 
@@ -53,9 +56,11 @@ class CriticFit:
             mask: [B, T].
             progress: For the learning rate.
             rng: Shuffles.
+            epochs: Passes; None: the setting's.
 
         Returns:
-            train/value_loss: the mean squared error over the passes, as the optimiser saw it.
+            train/value_loss: the mean squared error over the passes, as the optimiser saw it (in
+            units of the targets given).
 
         Raises:
             FloatingPointError: The gradient is not finite.
@@ -67,7 +72,7 @@ class CriticFit:
         size = self.minibatch_size or len(mask)
         lr = self.lr * (1.0 - progress.fraction) if self.lr_decay else self.lr
         losses = []
-        for _ in range(self.epochs):
+        for _ in range(self.epochs if epochs is None else epochs):
             if size < len(mask):
                 order = rng.permutation(len(mask))
                 observation, returns, mask = observation[order], returns[order], mask[order]

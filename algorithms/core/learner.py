@@ -29,6 +29,7 @@ from redline.algorithms.core.types import (
     Rollout,
 )
 from redline.algorithms.core.updates import UpdateRule
+from redline.algorithms.core.value import ValueFunction
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class Algorithm:
         critic: How V is fitted, where the advantage needs it.
         standardise: Advantages to mean 0 and std 1 per "batch", per "minibatch" (optimiser step,
             as SB3 does), or "none".
+        recompute_advantage: The critic is fitted between the policy's passes over a rollout, one
+            pass each, and the advantages are estimated anew with it.
 
     Raises:
         ValueError: Parts that do not fit together.
@@ -60,6 +63,7 @@ class Algorithm:
     penalties: Penalties = field(default_factory=Penalties)
     critic: CriticFit = field(default_factory=CriticFit)
     standardise: Literal["none", "batch", "minibatch"] = "none"
+    recompute_advantage: bool = False
 
     def __post_init__(self) -> None:
         if self.surrogate.clips and self.clip is None:
@@ -100,12 +104,18 @@ class Learner:
             raise ValueError("this method needs a critic")
         self.algorithm = algorithm
         self.policy, self.state = algorithm.update.bind(policy)
-        self.critic = critic if algorithm.needs_critic else None
-        self.rng = rng
-        self.critic_optimizer = (
-            self.critic.optimizer(algorithm.critic.adam_eps) if self.critic is not None else None
+        self.value = (
+            ValueFunction(critic, algorithm.critic)
+            if critic is not None and algorithm.needs_critic
+            else None
         )
+        self.rng = rng
         self._anchor = self.policy.snapshot() if algorithm.penalties.kl else None
+
+    @property
+    def critic(self) -> Critic | None:
+        """The network behind the values."""
+        return None if self.value is None else self.value.critic
 
     def update(self, rollout: Rollout, progress: Progress) -> Metrics:
         """Learn from one rollout.
@@ -113,9 +123,8 @@ class Learner:
         Raises:
             FloatingPointError: A gradient is not finite; the policy is as before that step.
         """
-        value, next_value = self._values(rollout)
-        estimate = self.algorithm.advantage(rollout, value, next_value)
-        batch = self._batch(rollout, estimate)
+        evaluated = _Evaluated(self, rollout, progress)
+        batch = self._batch(rollout, evaluated.advantage())
         bounds = self.algorithm.clip.bounds(progress) if self.algorithm.clip else None
         objective = Objective(
             self.algorithm.surrogate,
@@ -123,6 +132,7 @@ class Learner:
             self.algorithm.penalties,
             bounds,
             self.algorithm.standardise == "minibatch",
+            refresh=evaluated.refresh if self.algorithm.recompute_advantage else None,
         )
         self.policy, metrics = self.algorithm.update.update(
             self.state, self.policy, batch, objective, progress, self.rng
@@ -134,32 +144,14 @@ class Learner:
         )
         if bounds is not None:
             metrics |= {"train/clip_lo": bounds[0], "train/clip_hi": bounds[1]}
-        metrics |= self._anchor_metrics(batch, evaluation.log_prob)
-        return metrics | self._fit_critic(rollout, estimate, value, progress)
+        return metrics | self._anchor_metrics(batch, evaluation.log_prob) | evaluated.finish()
 
-    def _values(self, rollout: Rollout) -> tuple[Array | None, Array | None]:
-        """V(s_t) and V(s_{t+1}), the latter never from after a reset."""
-        if self.critic is None:
-            return None, None
-        value = np.where(rollout.mask, self.critic.values(rollout.observation, rollout.mask), 0.0)
-        next_value = np.zeros_like(value)
-        next_value[:, :-1] = value[:, 1:]
-        next_value[rollout.terminated | rollout.truncated] = 0.0
-        if rollout.bootstrap is not None and len(rollout.bootstrap.row):
-            row, column, observation = rollout.bootstrap
-            every = np.ones(len(row), dtype=bool)
-            next_value[row, column] = self.critic.values(observation, every)
-        return value, next_value
-
-    def _batch(self, rollout: Rollout, estimate: Estimate) -> Batch:
-        advantage = estimate.advantage
-        if self.algorithm.standardise == "batch":
-            advantage = standardise(advantage, rollout.mask)
+    def _batch(self, rollout: Rollout, advantage: Array) -> Batch:
         fields = (rollout.observation, rollout.action, advantage, rollout.log_prob)
-        (observation, action, advantage, behaviour), mask = self._arranged(rollout, fields)
+        (observation, action, advantage, behaviour), mask = self.arranged(rollout, fields)
         return self._with_old_policy(observation, action, advantage, behaviour, mask)
 
-    def _arranged(
+    def arranged(
         self, rollout: Rollout, fields: tuple[Array, ...]
     ) -> tuple[tuple[Array, ...], Array]:
         """Fields and mask in the method's unit: rows that stay whole, or single elements [N]."""
@@ -223,33 +215,13 @@ class Learner:
         mask = host(batch.mask)
         return {"train/kl_reference": float(host(estimate)[mask].mean())}
 
-    def _fit_critic(
-        self, rollout: Rollout, estimate: Estimate, value: Array | None, progress: Progress
-    ) -> Metrics:
-        if self.critic is None or self.critic_optimizer is None or estimate.returns is None:
-            return {}
-        metrics = self.algorithm.critic.fit(
-            self.critic,
-            self.critic_optimizer,
-            observation=rollout.observation,
-            returns=estimate.returns,
-            mask=rollout.mask,
-            progress=progress,
-            rng=self.rng,
-        )
-        explained = explained_variance(value=value, returns=estimate.returns, mask=rollout.mask)
-        return metrics | {"train/explained_variance": explained}
-
     def state_dict(self) -> dict[str, Any]:
         """Optimiser, parameters and the reference policy; RNG excluded (the run owns it)."""
         return {
             "parameters": self.policy.snapshot(),
             "rule": {key: part.state_dict() for key, part in self.state.items()},
             "anchor": self._anchor,
-            "critic": None if self.critic is None else self.critic.snapshot(),
-            "critic_optimizer": None
-            if self.critic_optimizer is None
-            else self.critic_optimizer.state_dict(),
+            "value": None if self.value is None else self.value.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -258,6 +230,57 @@ class Learner:
         for key, part in self.state.items():
             part.load_state_dict(state["rule"][key])
         self._anchor = state["anchor"]
-        if self.critic is not None and self.critic_optimizer is not None:
-            self.critic.restore(state["critic"])
-            self.critic_optimizer.load_state_dict(state["critic_optimizer"])
+        if self.value is not None:
+            self.value.load_state_dict(state["value"])
+
+
+class _Evaluated:
+    """A rollout's advantages, from a critic that is fitted on the way."""
+
+    def __init__(self, learner: Learner, rollout: Rollout, progress: Progress) -> None:
+        self._learner, self._rollout, self._progress = learner, rollout, progress
+        self._first = self._estimate = self._judged()
+        self._first_values = self._values
+        self._losses: list[float] = []
+        value, returns = learner.value, self._estimate.returns
+        if value is not None and returns is not None:
+            value.observe(returns, rollout.mask)
+
+    def _judged(self) -> Estimate:
+        value = self._learner.value
+        before, after = (None, None) if value is None else value(self._rollout)
+        self._values = before
+        return self._learner.algorithm.advantage(self._rollout, before, after)
+
+    def advantage(self) -> Array:
+        """[B, T], standardised where that is done per batch."""
+        whole = self._learner.algorithm.standardise == "batch"
+        advantage = self._estimate.advantage
+        return standardise(advantage, self._rollout.mask) if whole else advantage
+
+    def refresh(self) -> Array:
+        """The advantages after one more pass of the critic, in the shape of the policy's batch."""
+        self._fit(1)
+        self._estimate = self._judged()
+        (advantage,), _ = self._learner.arranged(self._rollout, (self.advantage(),))
+        return self._learner.policy.asarray(advantage)
+
+    def _fit(self, epochs: int) -> None:
+        learner, returns = self._learner, self._estimate.returns
+        if learner.value is None or returns is None or epochs < 1:
+            return
+        fitted = learner.value.fit(self._rollout, returns, self._progress, learner.rng, epochs)
+        self._losses += epochs * [fitted["train/value_loss"]]
+
+    def finish(self) -> Metrics:
+        """The critic's remaining passes; what all of them did."""
+        value, returns = self._first_values, self._first.returns
+        if value is None or returns is None:
+            return {}
+        self._fit(self._learner.algorithm.critic.epochs - len(self._losses))
+        return {
+            "train/value_loss": float(np.mean(self._losses)),
+            "train/explained_variance": explained_variance(
+                value=value, returns=returns, mask=self._rollout.mask
+            ),
+        }

@@ -23,6 +23,7 @@ class Objective:
         bounds: (lo, hi) in force on the ratio, None for methods without a clip.
         standardise: Standardise the advantages of every optimiser step.
         old_policy: Penalty on the divergence from pi_old, set by rules that have one.
+        refresh: Gives the batch's advantages anew; called between passes over it.
     """
 
     surrogate: Surrogate
@@ -31,6 +32,7 @@ class Objective:
     bounds: Bounds | None
     standardise: bool
     old_policy: OldPolicyPenalty | None = None
+    refresh: Callable[[], Array] | None = None
 
     def prepare(self, batch: Batch) -> Batch:
         """The batch of one optimiser step with its advantages standardised, where asked for."""

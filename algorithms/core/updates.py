@@ -95,6 +95,8 @@ class FirstOrder:
         stopped = False
         epoch = 0
         while epoch < self.epochs and not stopped:
+            if epoch and objective.refresh is not None:
+                batch = batch.with_advantage(objective.refresh())
             stopped = self._epoch(state["optimizer"], policy, batch, objective, lr, recorder, rng)
             epoch += 1
         metrics = recorder.metrics()

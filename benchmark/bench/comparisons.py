@@ -71,6 +71,7 @@ _SHARED: dict[str, Any] = {
     "gae_lambda": 0.95,
     "standardise_advantage": True,
     "entropy_coef": 0.0,
+    "scale_returns": False,
 }
 
 _PPO: dict[str, Any] = _SHARED | {
@@ -83,6 +84,7 @@ _PPO: dict[str, Any] = _SHARED | {
     "minibatch_size": 64,
     "target_kl": None,
     "max_grad_norm": 0.5,
+    "recompute_advantage": False,
 }
 
 # What rl-baselines3-zoo publishes for PPO on CartPole-v1.
