@@ -269,7 +269,9 @@ class _Evaluated:
         learner, returns = self._learner, self._estimate.returns
         if learner.value is None or returns is None or epochs < 1:
             return
-        fitted = learner.value.fit(self._rollout, returns, self._progress, learner.rng, epochs)
+        fitted = learner.value.fit(
+            self._rollout, returns, self._progress, learner.rng, epochs=epochs
+        )
         self._losses += epochs * [fitted["train/value_loss"]]
 
     def finish(self) -> Metrics:
