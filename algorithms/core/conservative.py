@@ -14,6 +14,7 @@ from redline.algorithms.core.masked import masked_mean
 from redline.algorithms.core.mixture import MixturePolicy
 from redline.algorithms.core.objective import Objective
 from redline.algorithms.core.penalised import largest_advantage, require_horizon
+from redline.algorithms.core.surrogates import MAX_LOG_RATIO
 from redline.algorithms.core.types import Array, Batch, KLTerm, Metrics, Policy, Progress
 from redline.algorithms.core.updates import FirstOrder
 
@@ -61,7 +62,11 @@ class Distillation:
     def __call__(
         self, mixture: MixturePolicy, batch: Batch, rng: np.random.Generator
     ) -> tuple[MixturePolicy, Metrics]:
-        """The student as a mixture of one, and train/distillation_kl on the batch's states."""
+        """The student as a mixture of one, and KL(mixture||student) on the batch's states.
+
+        It is train/distillation_kl, or an estimate train/distillation_kl_sampled where the
+        mixture is not of the family.
+        """
         student = mixture.heaviest.copy()
         optimizer = student.optimizer(1e-5)
         size = self.minibatch_size or len(batch)
@@ -70,12 +75,21 @@ class Distillation:
             for start in range(0, len(batch), size):
                 _towards(student, mixture, shuffled.take(slice(start, start + size)))
                 optimizer.step(self.lr)
-        before = mixture.evaluate(batch)
-        target = _with_old(batch, before.log_prob, before.params)
         result = MixturePolicy([student])
-        divergence = result.kl(target)
-        mean = float(masked_mean(mixture.xp, divergence, batch.mask))
-        return result, {"train/distillation_kl": mean}
+        return result, _distance(mixture, result, batch)
+
+
+def _distance(mixture: MixturePolicy, student: MixturePolicy, batch: Batch) -> Metrics:
+    """Mean KL(mixture||student), exact or estimated at the batch's actions."""
+    xp = mixture.xp
+    before = mixture.evaluate(batch)
+    divergence = student.kl(_with_old(batch, before.log_prob, before.params))
+    name = "train/distillation_kl"
+    if not before.params:
+        # The estimate is a mean over actions of the mixture; those at hand are pi_old's.
+        log_ratio = xp.minimum(before.log_prob - batch.old_log_prob, MAX_LOG_RATIO)
+        divergence, name = xp.exp(log_ratio) * divergence, f"{name}_sampled"
+    return {name: float(masked_mean(xp, divergence, batch.mask))}
 
 
 def _with_old(batch: Batch, log_prob: Any, params: Any) -> Batch:
@@ -129,7 +143,8 @@ class ConservativeMixture:
         distillation: How.
 
     Raises:
-        ValueError: gamma is 1 without a horizon, or the holdout or the cap is out of range.
+        ValueError: gamma is 1 without a horizon; delta, the holdout or the cap is out of range; or
+            a batch of fewer than two rows.
     """
 
     steps: FirstOrder
@@ -145,6 +160,8 @@ class ConservativeMixture:
     def __post_init__(self) -> None:
         if self.gamma == 1.0:
             require_horizon(self.gamma, self.horizon)
+        if not self.delta > 0.0:
+            raise ValueError(f"delta must be positive, got {self.delta:g}")
         if not 0.0 < self.holdout < 1.0:
             raise ValueError(f"holdout must lie between 0 and 1, got {self.holdout}")
         if self.max_components < 2:
@@ -165,9 +182,7 @@ class ConservativeMixture:
         rng: np.random.Generator,
     ) -> tuple[Policy, Metrics]:
         assert isinstance(policy, MixturePolicy)
-        order = rng.permutation(len(batch))
-        judges = min(max(1, round(self.holdout * len(batch))), len(batch) - 1)
-        judging, training = batch.take(order[:judges]), batch.take(order[judges:])
+        judging, training = self._split(batch, rng)
         candidate, optimizer = self.steps.bind(policy.newest.copy())
         _, metrics = self.steps.update(optimizer, candidate, training, objective, progress, rng)
         gain = _policy_advantage(objective, policy, candidate, judging)
@@ -189,6 +204,17 @@ class ConservativeMixture:
                 metrics |= distilled
         return mixture, metrics | {"train/mixture_components": float(len(mixture.components))}
 
+    def _split(self, batch: Batch, rng: np.random.Generator) -> tuple[Batch, Batch]:
+        """Elements (rows) that judge pi', and those that train it."""
+        if len(batch) < 2:
+            raise ValueError(
+                "cpi needs two elements (completions on a language model) or more in a rollout: "
+                "some train a policy and the others judge it"
+            )
+        order = rng.permutation(len(batch))
+        judges = min(max(1, round(self.holdout * len(batch))), len(batch) - 1)
+        return batch.take(order[:judges]), batch.take(order[judges:])
+
     def _search(
         self, mixture: MixturePolicy, candidate: Policy, batch: Batch, gain: float
     ) -> float:
@@ -196,10 +222,11 @@ class ConservativeMixture:
             divergence = mixture.with_component(candidate, alpha).kl(batch)
             return Trial(alpha * gain, float(masked_mean(mixture.xp, divergence, batch.mask)))
 
-        # KL(old||new) <= -log(1 - alpha) whatever pi' is, so the last one passes.
-        surest = 1.0 - math.exp(-self.delta)
-        candidates = [0.8**k for k in range(100) if 0.8**k > surest]
-        found = backtrack(trial, [*candidates, surest], self.delta)
+        # KL(old||new) <= -log(1 - alpha) whatever pi' is, so this one passes where KL is exact;
+        # an estimate has no such limit.
+        surest = -math.expm1(-self.delta)
+        candidates = sorted([surest, *(0.8**k for k in range(100))], reverse=True)
+        found = backtrack(trial, candidates, self.delta)
         return 0.0 if found is None else found[0]
 
 

@@ -56,7 +56,8 @@ class MixturePolicy:
         self, components: Sequence[Policy], weights: Sequence[float] | None = None
     ) -> None:
         chosen = [1.0] * len(components) if weights is None else [float(w) for w in weights]
-        if not components or len(chosen) != len(components) or not min(chosen) > 0.0:
+        positive = all(0.0 < w < math.inf for w in chosen)
+        if not components or len(chosen) != len(components) or not positive:
             raise ValueError(
                 f"a mixture needs one positive weight per component, got {len(components)} "
                 f"components and the weights {chosen}"
@@ -100,7 +101,10 @@ class MixturePolicy:
 
     def copy(self) -> Self:
         """An independent mixture with the same numbers."""
-        return type(self)([part.copy() for part in self.components], self.weights)
+        twin = type(self)([part.copy() for part in self.components])
+        # Not through the constructor, which would scale them once more.
+        twin.weights = list(self.weights)
+        return twin
 
     def asarray(self, value: Array) -> Array:
         """A numpy array as the components' kind of array."""

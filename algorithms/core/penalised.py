@@ -13,8 +13,20 @@ from redline.algorithms.core.curvature import Trial, backtrack
 from redline.algorithms.core.masked import masked_mean
 from redline.algorithms.core.objective import Objective
 from redline.algorithms.core.penalties import OldPolicyPenalty
-from redline.algorithms.core.types import Array, Batch, Metrics, Policy, Progress
+from redline.algorithms.core.types import (
+    Array,
+    Batch,
+    Evaluation,
+    Metrics,
+    Params,
+    Policy,
+    Progress,
+)
 from redline.algorithms.core.updates import FirstOrder
+
+# Adam does not feel the size of a gradient: a target that its learning rate cannot meet doubles
+# beta without end, until float32 overflows; and a policy at rest halves it to 0, for ever.
+_BETA = (1e-6, 1e6)
 
 
 class Coefficient:
@@ -37,18 +49,26 @@ class AdaptiveKL:
     """PPO's other variant: max E[r A] - beta KL(old||new) (arXiv:1707.06347 Eq. 8).
 
     After an update with mean KL d: beta is halved when d < target / 1.5, doubled when
-    d > 1.5 target. It may take any positive value and quickly finds its own.
+    d > 1.5 target. It quickly finds its own value, within [1e-6, 1e6].
 
     Attributes:
         steps: Optimiser steps on the penalised objective.
         target: KL that an update should have, in nats.
         initial: beta of the first update.
+
+    Raises:
+        ValueError: The target or the first beta is not positive.
     """
 
     steps: FirstOrder
     target: float = 0.01
     initial: float = 1.0
     needs_value = False
+
+    def __post_init__(self) -> None:
+        for name, value in (("kl_target", self.target), ("kl_coef_init", self.initial)):
+            if not value > 0.0:
+                raise ValueError(f"{name} must be positive, got {value:g}")
 
     def bind(self, policy: Policy) -> tuple[Policy, dict[str, Any]]:
         policy, state = self.steps.bind(policy)
@@ -74,10 +94,11 @@ class AdaptiveKL:
 
     def adapted(self, beta: float, divergence: float) -> float:
         """beta for the next update, after one whose mean KL was `divergence`."""
+        lowest, highest = _BETA
         if divergence < self.target / 1.5:
-            return beta / 2.0
+            return max(lowest, beta / 2.0)
         # Written so that nan tightens.
-        return beta if divergence <= 1.5 * self.target else beta * 2.0
+        return beta if divergence <= 1.5 * self.target else min(highest, beta * 2.0)
 
 
 def penalty_coefficient(eps: float, gamma: float, horizon: int | None = None) -> float:
@@ -121,6 +142,24 @@ def largest_advantage(batch: Batch) -> float:
     return float(abs(host(batch.advantage)[host(batch.mask)]).max())
 
 
+def sensitive_kl(
+    policy: Policy, batch: Batch, evaluation: Evaluation, reverse: bool = False
+) -> Array:
+    """KL(old||new) per element, or KL(new||old), in float64 and of renormalised probabilities.
+
+    In float32 the log-probabilities sum to 1 only within 1e-7, which is then the noise of the
+    divergence; times a C of 1e3 it is larger than any gain that the penalty allows.
+    """
+    xp, dist = policy.xp, policy.distribution
+
+    def renormalised(params: Params) -> Params:
+        # Log-probabilities are network outputs of the same distribution.
+        return dist.params(xp, tuple(xp.astype(part, xp.float64) for part in params))
+
+    old, new = renormalised(batch.reference), renormalised(evaluation.params)
+    return dist.kl(xp, new, old) if reverse else dist.kl(xp, old, new)
+
+
 @dataclass(frozen=True)
 class KLPenalty:
     """Conservative policy iteration as a penalty: max E[r A] - C KL(old||new).
@@ -136,6 +175,9 @@ class KLPenalty:
         over: "max" over the elements (the bound), or their "mean" (a heuristic).
         reverse: KL(new||old), as some texts have it.
         max_halvings: Candidates after the full step.
+
+    Raises:
+        ValueError: gamma is 1 without a horizon, or C is negative.
     """
 
     steps: FirstOrder
@@ -150,6 +192,8 @@ class KLPenalty:
     def __post_init__(self) -> None:
         if self.gamma == 1.0:
             require_horizon(self.gamma, self.horizon)
+        if self.coefficient is not None and not self.coefficient >= 0.0:
+            raise ValueError(f"penalty must be at least 0, got {self.coefficient:g}")
 
     def bind(self, policy: Policy) -> tuple[Policy, dict[str, Any]]:
         return self.steps.bind(policy)
@@ -186,7 +230,7 @@ class KLPenalty:
         def penalised(fraction: float) -> float:
             policy.restore(start + fraction * step)
             evaluation = policy.evaluate(batch)
-            divergence = policy.kl(batch, evaluation, penalty.reverse)
+            divergence = sensitive_kl(policy, batch, evaluation, penalty.reverse)
             return objective.value(policy, batch, evaluation.log_prob) - penalty.value(
                 policy.xp, divergence=divergence, mask=batch.mask
             )
