@@ -40,5 +40,5 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -f $@ || $(PYTHON) -m venv --clear $(VENV)
 	@rm -f $@
 	@echo "Installing into $(VENV) (minutes the first time) ..."
-	@$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e ".[dev]"
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e ".[dev,llm]"
 	@touch $@
