@@ -45,6 +45,8 @@ class RunConfig:
         hidden: Widths of the hidden layers of policy and critic.
         activation: Of the hidden layers.
         log_std_init: Initial log standard deviation on Box actions.
+        action_bound: How Box actions keep to their bounds: "clip" cuts off what is sampled outside,
+            "tanh" samples inside (a squashed normal distribution; the bounds must be finite).
         normalize_observation: Running mean and std, frozen at evaluation.
         normalize_reward: Divide rewards by the running std of the discounted return.
         tensorboard: Write TensorBoard events beside metrics.jsonl.
@@ -65,6 +67,7 @@ class RunConfig:
     hidden: tuple[int, ...] = (64, 64)
     activation: Literal["tanh", "relu"] = "tanh"
     log_std_init: float = 0.0
+    action_bound: Literal["clip", "tanh"] = "clip"
     normalize_observation: bool = False
     normalize_reward: bool = False
     tensorboard: bool = True

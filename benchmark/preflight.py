@@ -10,7 +10,7 @@ from redline.benchmark.config import Resolved, flat_fields
 from redline.benchmark.errors import BadInput, describe
 
 if TYPE_CHECKING:
-    from redline.envs.tasks import ControlTask
+    from redline.envs.tasks import ActionBound, ControlTask
 
 
 def check_tasks(runs: Iterable[Resolved]) -> None:
@@ -21,24 +21,24 @@ def check_tasks(runs: Iterable[Resolved]) -> None:
     """
     from redline.envs.tasks import TaskError
 
-    tasks: dict[str, ControlTask] = {}
+    tasks: dict[tuple[str, ActionBound], ControlTask] = {}
     for resolved in runs:
-        name = resolved.run.task
+        wanted = resolved.run.task, resolved.run.action_bound
         try:
-            if name not in tasks:
-                tasks[name] = _made(name)
+            if wanted not in tasks:
+                tasks[wanted] = _made(*wanted)
             _check_vectorization(resolved)
             _check_device(resolved)
-            _check_dense(resolved, tasks[name])
+            _check_dense(resolved, tasks[wanted])
         except TaskError as error:
             raise BadInput(str(error)) from error
 
 
-def _made(name: str) -> ControlTask:
+def _made(name: str, action_bound: ActionBound) -> ControlTask:
     from redline.envs.tasks import TaskError, control_task
 
     try:
-        return control_task(name)
+        return control_task(name, action_bound)
     except TaskError:
         raise
     except Exception as error:  # an environment is anybody's code

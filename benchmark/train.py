@@ -208,7 +208,7 @@ def make_track(resolved: Resolved, algorithm: Algorithm) -> Track:
     run = resolved.run
     try:
         return control_track(
-            control_task(run.task),
+            control_task(run.task, run.action_bound),
             networks=NetworkSettings(
                 run.policy, run.device, run.hidden, run.activation, run.log_std_init
             ),

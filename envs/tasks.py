@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 import importlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeGuard
 
 import gymnasium as gym
 import numpy as np
 
-from redline.algorithms.core.distributions import (
-    Categorical,
-    DiagGaussian,
-    Distribution,
-    MultiCategorical,
-)
+from redline.algorithms.core.distributions import Categorical, Distribution, MultiCategorical
+from redline.algorithms.core.gaussians import DiagGaussian, TanhGaussian
 
 Env = gym.Env[Any, Any]
+ActionBound = Literal["clip", "tanh"]
 
 _log = logging.getLogger(__name__)
 
@@ -42,17 +40,20 @@ class ControlTask:
         observation_size: Length of the flattened observation.
         distribution: Action distribution that fits the action space.
         to_env: [N, ...] sampled actions -> what the environments receive, one entry per row; Box
-            actions are clipped to the bounds here, after their log-probability was taken.
+            actions are brought within the bounds here. The log-probability of a clipped action is
+            that of the sample, the one of a squashed action its own.
+        render_mode: Gymnasium's; None: nothing is drawn.
     """
 
     name: str
     observation_size: int
     distribution: Distribution
     to_env: Callable[[Any], Any]
+    render_mode: str | None = None
 
     def make(self) -> Env:
         """One environment with a flat Box observation."""
-        return _make(self.name)
+        return _make(self.name, self.render_mode)
 
 
 def task_names() -> list[str]:
@@ -84,27 +85,35 @@ def require_task(name: str) -> None:
     raise TaskError(f"unknown task {name!r}: not a registered Gymnasium id{hint}")
 
 
-def control_task(name: str) -> ControlTask:
+def control_task(name: str, action_bound: ActionBound = "clip") -> ControlTask:
     """Look a task up and check its spaces, before any rollout.
 
+    Args:
+        name: Gymnasium id.
+        action_bound: How Box actions are brought within the bounds: "clip" cuts off what lies
+            outside, "tanh" squashes (see `TanhGaussian`).
+
     Raises:
-        TaskError: Unknown id, or a space that is not supported.
+        TaskError: Unknown id, a space that is not supported, or one without finite bounds to squash
+            into.
     """
     require_task(name)
     env = _make(name)
     try:
         observation_size = int(np.prod(env.observation_space.shape or (1,)))
-        distribution, to_env = _action_space(name, env.action_space)
+        distribution, to_env = _action_space(name, env.action_space, action_bound)
     finally:
         with contextlib.suppress(Exception):
             env.close()
     return ControlTask(name, observation_size, distribution, to_env)
 
 
-def _make(name: str) -> Env:
+def _make(name: str, render_mode: str | None = None) -> Env:
     _silence_mujoco(name)
     try:
-        env: Env = gym.make(name, disable_env_checker=True)
+        # Said only where it is wanted: many environments of others take no such argument.
+        drawn: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
+        env: Env = gym.make(name, disable_env_checker=True, **drawn)
         space = env.observation_space
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
@@ -134,23 +143,51 @@ def _silence_mujoco(name: str) -> None:
         mujoco.set_mju_user_warning(_log.debug)
 
 
-def _action_space(name: str, space: gym.Space[Any]) -> tuple[Distribution, Callable[[Any], Any]]:
+def _action_space(
+    name: str, space: gym.Space[Any], bound: ActionBound
+) -> tuple[Distribution, Callable[[Any], Any]]:
+    if bound == "tanh":
+        return _squashed(name, space)
     if isinstance(space, gym.spaces.Discrete):
         start = int(space.start)
         return Categorical(int(space.n)), lambda action: action + start
     if isinstance(space, gym.spaces.MultiDiscrete) and len(space.nvec.shape) == 1:
         first = np.asarray(space.start)
         return MultiCategorical(tuple(map(int, space.nvec))), lambda action: action + first
-    if isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating):
-        low, high, shape = space.low, space.high, space.shape
-        size = int(np.prod(shape))
-
-        def clip(action: Any) -> Any:
-            shaped = action.reshape(-1, *shape).astype(space.dtype, copy=False)
-            return np.minimum(np.maximum(shaped, low), high)
-
-        return DiagGaussian(size), clip
+    if _is_box_of_floats(space):
+        return DiagGaussian(int(np.prod(space.shape))), functools.partial(_clipped, space)
     raise TaskError(
         f"task {name!r} has the action space {space}; supported are Discrete, MultiDiscrete "
         "(one axis) and Box of floating numbers"
     )
+
+
+def _is_box_of_floats(space: gym.Space[Any]) -> TypeGuard[gym.spaces.Box]:
+    return isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating)
+
+
+def _clipped(space: gym.spaces.Box, action: Any) -> Any:
+    shaped = action.reshape(-1, *space.shape).astype(space.dtype, copy=False)
+    return np.minimum(np.maximum(shaped, space.low), space.high)
+
+
+def _squashed(name: str, space: gym.Space[Any]) -> tuple[Distribution, Callable[[Any], Any]]:
+    """a = low + (high - low) (tanh(u) + 1) / 2."""
+    if not _is_box_of_floats(space):
+        raise TaskError(
+            f"action_bound tanh squashes Box actions of floating numbers; task {name!r} has {space}"
+        )
+    low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+    half = (high - low) / 2
+    if not (np.isfinite(half).all() and (half > 0).all()):
+        raise TaskError(
+            f"action_bound tanh needs a finite range for every action; task {name!r} has {space}"
+        )
+    middle = low + half
+
+    def squash(action: Any) -> Any:
+        shaped = action.reshape(-1, *space.shape)
+        # Clipped as well: rounding may go past a bound.
+        return _clipped(space, middle + half * np.tanh(shaped))
+
+    return TanhGaussian(tuple(half.ravel().tolist())), squash

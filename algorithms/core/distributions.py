@@ -1,4 +1,4 @@
-"""Action distributions with their exact derivatives.
+"""What an action distribution is, and those over choices, with their exact derivatives.
 
 A distribution is a set of functions of its parameters (a tuple of arrays), so one definition
 serves the numpy fast path (analytic derivatives) and torch (autograd through the same lines).
@@ -8,15 +8,12 @@ serves the numpy fast path (analytic derivatives) and torch (autograd through th
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from redline.algorithms.core.types import Array, Namespace, Params
-
-_LOG_2PI = math.log(2.0 * math.pi)
 
 # Columns up to which numpy's reductions over the last axis are slower than column by column.
 _FEW = 16
@@ -75,7 +72,7 @@ def _row_max(xp: Namespace, x: Array) -> Array:
     return xp.max(x, axis=-1, keepdims=True)
 
 
-def _row_sum(xp: Namespace, x: Array) -> Array:
+def row_sum(xp: Namespace, x: Array) -> Array:
     """Sum over the last axis; on few columns numpy's product with ones is far quicker."""
     if isinstance(x, np.ndarray) and x.shape[-1] <= _FEW:
         return x @ np.ones(x.shape[-1], dtype=x.dtype)
@@ -105,7 +102,7 @@ class Categorical:
 
     def params(self, xp: Namespace, raw: Params) -> Params:
         shifted = raw[0] - _row_max(xp, raw[0])
-        return (shifted - xp.log(_row_sum(xp, xp.exp(shifted)))[..., None],)
+        return (shifted - xp.log(row_sum(xp, xp.exp(shifted)))[..., None],)
 
     def log_prob(self, xp: Namespace, params: Params, action: Array) -> Array:
         log_p = params[0]
@@ -114,10 +111,10 @@ class Categorical:
         return xp.take_along_axis(log_p, action[..., None], axis=-1)[..., 0]
 
     def entropy(self, xp: Namespace, params: Params) -> Array:
-        return -_row_sum(xp, xp.exp(params[0]) * params[0])
+        return -row_sum(xp, xp.exp(params[0]) * params[0])
 
     def kl(self, xp: Namespace, old: Params, new: Params) -> Array:
-        return _row_sum(xp, xp.exp(old[0]) * (old[0] - new[0]))
+        return row_sum(xp, xp.exp(old[0]) * (old[0] - new[0]))
 
     def score(self, params: Params, action: Array, weight: Array) -> Params:
         gradient = np.exp(params[0]) * -weight[..., None]
@@ -138,7 +135,7 @@ class Categorical:
 
     def metric(self, xp: Namespace, params: Params, tangent: Params) -> Params:
         p = xp.exp(params[0])
-        return (p * (tangent[0] - _row_sum(xp, p * tangent[0])[..., None]),)
+        return (p * (tangent[0] - row_sum(xp, p * tangent[0])[..., None]),)
 
     def sample(self, raw: Params, rng: np.random.Generator) -> Array:
         # Gumbel-max needs no normalisation: argmax(logits + Gumbel noise) ~ softmax(logits).
@@ -227,66 +224,3 @@ class MultiCategorical:
 
     def mode(self, raw: Params) -> Array:
         return np.stack([dist.mode(part) for dist, part, _ in self._parts(raw)], axis=-1)
-
-
-@dataclass(frozen=True)
-class DiagGaussian:
-    """Independent normals; parameters are (mean [N, d], log_std broadcastable to it)."""
-
-    d: int
-    has_log_std = True
-
-    @property
-    def width(self) -> int:
-        return self.d
-
-    def params(self, xp: Namespace, raw: Params) -> Params:
-        return raw
-
-    def log_prob(self, xp: Namespace, params: Params, action: Array) -> Array:
-        mean, log_std = params
-        z = (action - mean) * xp.exp(-log_std)
-        constant = _row_sum(xp, log_std) + 0.5 * self.d * _LOG_2PI
-        return -0.5 * _row_sum(xp, z * z) - constant
-
-    def entropy(self, xp: Namespace, params: Params) -> Array:
-        mean, log_std = params
-        return xp.sum(log_std + xp.zeros_like(mean), axis=-1) + 0.5 * self.d * (1.0 + _LOG_2PI)
-
-    def kl(self, xp: Namespace, old: Params, new: Params) -> Array:
-        # log(s1/s0) + (s0^2 + (m0-m1)^2) / (2 s1^2) - 1/2, summed over dimensions.
-        gap = new[1] - old[1]
-        z = (old[0] - new[0]) * xp.exp(-new[1])
-        return xp.sum(gap + 0.5 * (xp.exp(-2.0 * gap) + z * z) - 0.5, axis=-1)
-
-    def score(self, params: Params, action: Array, weight: Array) -> Params:
-        mean, log_std = params
-        inverse = np.exp(-log_std)
-        z = (action - mean) * inverse
-        w = weight[..., None]
-        return (z * inverse * w, (z * z - 1.0) * w)
-
-    def entropy_gradient(self, params: Params, weight: Array) -> Params:
-        zeros = np.zeros_like(params[0])
-        return (zeros, zeros + weight[..., None])
-
-    def kl_gradient(self, old: Params, new: Params, weight: Array) -> Params:
-        inverse = np.exp(-new[1])
-        z = (old[0] - new[0]) * inverse
-        w = weight[..., None]
-        return (-z * inverse * w, (1.0 - np.exp(2.0 * (old[1] - new[1])) - z * z) * w)
-
-    def reverse_kl_gradient(self, old: Params, new: Params, weight: Array) -> Params:
-        w = weight[..., None]
-        pull = (new[0] - old[0]) * np.exp(-2.0 * old[1])
-        return (pull * w, (np.exp(2.0 * (new[1] - old[1])) - 1.0) * w)
-
-    def metric(self, xp: Namespace, params: Params, tangent: Params) -> Params:
-        return (tangent[0] * xp.exp(-2.0 * params[1]), 2.0 * tangent[1])
-
-    def sample(self, raw: Params, rng: np.random.Generator) -> Array:
-        mean, log_std = raw
-        return mean + np.exp(log_std) * rng.standard_normal(mean.shape, dtype=np.float32)
-
-    def mode(self, raw: Params) -> Array:
-        return raw[0]

@@ -3,7 +3,8 @@
 import numpy as np
 from closeness import close
 
-from redline.algorithms.core.distributions import DiagGaussian, MultiCategorical
+from redline.algorithms.core.distributions import MultiCategorical
+from redline.algorithms.core.gaussians import DiagGaussian
 from redline.algorithms.core.types import Params
 
 

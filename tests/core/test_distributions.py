@@ -10,12 +10,8 @@ from closeness import close, identical
 from scipy import stats
 from torch_reference import XP, Reference, leaf
 
-from redline.algorithms.core.distributions import (
-    Categorical,
-    DiagGaussian,
-    Distribution,
-    MultiCategorical,
-)
+from redline.algorithms.core.distributions import Categorical, Distribution, MultiCategorical
+from redline.algorithms.core.gaussians import DiagGaussian, TanhGaussian
 from redline.algorithms.core.types import Params
 
 # 20 choices: numpy sums few columns one by one and many in one call.
@@ -24,6 +20,7 @@ DISTRIBUTIONS: dict[str, Distribution] = {
     "many choices": Categorical(20),
     "multi_categorical": MultiCategorical((2, 5, 3)),
     "gaussian": DiagGaussian(3),
+    "squashed": TanhGaussian((1.0, 0.4, 3.0)),
 }
 LEADING = {"flat": (7,), "rows": (2, 3)}
 

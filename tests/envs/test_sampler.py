@@ -127,7 +127,7 @@ def test_the_raw_action_is_kept_and_the_clipped_one_is_sent():
 
 
 def test_case_8_the_log_prob_belongs_to_the_raw_action():
-    from redline.algorithms.core.distributions import DiagGaussian
+    from redline.algorithms.core.gaussians import DiagGaussian
 
     task = control_task("ToyEcho-v0")
     raw = np.array([[2.0]])

@@ -5,7 +5,8 @@ import pytest
 import toys  # noqa: F401
 from sampling import policy
 
-from redline.algorithms.core.distributions import Categorical, DiagGaussian
+from redline.algorithms.core.distributions import Categorical
+from redline.algorithms.core.gaussians import DiagGaussian
 from redline.envs.evaluate import Evaluator
 from redline.envs.tasks import EnvironmentFault, TaskError, control_task, task_names
 

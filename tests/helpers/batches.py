@@ -6,12 +6,8 @@ import numpy as np
 
 from redline.algorithms import registry
 from redline.algorithms.core.aggregation import Aggregate
-from redline.algorithms.core.distributions import (
-    Categorical,
-    DiagGaussian,
-    Distribution,
-    MultiCategorical,
-)
+from redline.algorithms.core.distributions import Categorical, Distribution, MultiCategorical
+from redline.algorithms.core.gaussians import DiagGaussian, TanhGaussian
 from redline.algorithms.core.learner import Algorithm
 from redline.algorithms.core.objective import Objective
 from redline.algorithms.core.penalties import Penalties
@@ -31,6 +27,7 @@ DISTRIBUTIONS: dict[str, Distribution] = {
     "categorical": Categorical(4),
     "multi_categorical": MultiCategorical((2, 3)),
     "gaussian": DiagGaussian(2),
+    "squashed": TanhGaussian((0.5, 2.0)),
 }
 
 

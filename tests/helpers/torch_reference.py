@@ -1,5 +1,6 @@
 """The same policies in torch's own layers and distributions, differentiated by autograd."""
 
+import math
 from itertools import pairwise
 from typing import Any
 
@@ -9,16 +10,36 @@ import torch
 from torch import Tensor
 from torch import distributions as td
 
-from redline.algorithms.core.distributions import (
-    Categorical,
-    DiagGaussian,
-    Distribution,
-    MultiCategorical,
-)
+from redline.algorithms.core.distributions import Categorical, Distribution, MultiCategorical
+from redline.algorithms.core.gaussians import DiagGaussian, TanhGaussian
 from redline.envs.network import Network
 from redline.envs.policies import MLPPolicy
 
 XP = xp_torch
+
+
+class Squashed(td.Independent):
+    """middle + half tanh(u), u normal; densities are told by u, and the KL is that of u."""
+
+    def __init__(self, normal: td.Normal, half: tuple[float, ...]) -> None:
+        super().__init__(normal, 1)
+        self.normal, self.half = normal, torch.tensor(half, dtype=normal.loc.dtype)
+
+    def _log_slope(self, u: Tensor) -> Tensor:
+        tanh = td.TanhTransform()
+        return tanh.log_abs_det_jacobian(u, tanh(u)) + torch.log(self.half)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        return super().log_prob(action) - self._log_slope(action).sum(-1)
+
+    def entropy(self) -> Tensor:
+        # By the physicists' rule of as many nodes, whose weight is exp(-x^2).
+        nodes, weights = map(torch.as_tensor, np.polynomial.hermite.hermgauss(32))
+        u = self.normal.loc + math.sqrt(2.0) * nodes.reshape(-1, *[1] * self.normal.loc.ndim) * (
+            self.normal.scale
+        )
+        mean = torch.tensordot(weights / weights.sum(), self._log_slope(u), dims=1)
+        return super().entropy() + mean.sum(-1)
 
 
 class Reference:
@@ -29,6 +50,10 @@ class Reference:
             assert log_std is not None
             normal = td.Normal(raw, log_std.exp().expand_as(raw))
             self.parts: list[Any] = [td.Independent(normal, 1)]
+        elif isinstance(distribution, TanhGaussian):
+            assert log_std is not None
+            normal = td.Normal(raw, log_std.exp().expand_as(raw))
+            self.parts = [Squashed(normal, distribution.half_range)]
         elif isinstance(distribution, Categorical):
             self.parts = [td.Categorical(logits=raw)]
         else:
