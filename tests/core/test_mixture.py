@@ -1,6 +1,7 @@
 """A mixture of policies: its density, its sampling, and what it refuses."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import array_api_compat.torch as xp_torch
@@ -14,7 +15,6 @@ from scipy import stats
 
 from redline.algorithms.core.autograd import AutogradPolicy
 from redline.algorithms.core.distributions import Categorical, MultiCategorical
-from redline.algorithms.core.gaussians import DiagGaussian
 from redline.algorithms.core.mixture import MixturePolicy, log_sum_exp
 from redline.algorithms.core.telemetry import after_update
 from redline.algorithms.core.types import Batch
@@ -177,7 +177,8 @@ def test_two_choices_are_drawn_from_one_component() -> None:
 def flat_gaussian(mean: float, log_std: float, d: int = 1) -> MLPPolicy:
     """The same normal in every state."""
     rng = np.random.default_rng(0)
-    policy = MLPPolicy(3, DiagGaussian(d), (), "tanh", rng, log_std, np.float64)
+    family: Any = DISTRIBUTIONS["gaussian"]
+    policy = MLPPolicy(3, replace(family, d=d), (), "tanh", rng, log_std, np.float64)
     policy.parameters[:-d] = 0.0
     policy.parameters[-2 * d : -d] = mean
     return policy
@@ -253,14 +254,12 @@ def test_a_snapshot_of_a_torch_policy() -> None:
     identical(other.parameters, mixture.parameters)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_copy_is_independent_and_has_the_same_bits(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    mixture = MixturePolicy(parts_of("categorical"))
-    for part in parts_of("categorical"):
-        mixture = mixture.with_component(part, float(rng.uniform(0.01, 0.9)))
+def test_a_copy_is_independent_and_has_the_same_bits() -> None:
+    rng, parts = np.random.default_rng(0), parts_of("categorical") * 3
+    for _ in range(50):  # scaled once more, one in seven would change
+        mixture = MixturePolicy(parts, rng.random(len(parts)).tolist())
+        assert mixture.copy().weights == mixture.weights
     twin, before = mixture.copy(), mixture.snapshot()
-    assert twin.weights == mixture.weights
     identical(twin.snapshot(), before)
     for part in twin.components:
         part.parameters += 1.0
