@@ -101,6 +101,9 @@ def test_derivatives(space: str, leading: str) -> None:
     same_derivatives(dist.entropy_gradient(params, weight), (w * pi.entropy()).sum(), variables)
     kl = torch_of(space, leaves(old)).kl_to(torch_of(space, variables))
     same_derivatives(dist.kl_gradient(old_params, params, weight), (w * kl).sum(), variables)
+    reverse = torch_of(space, variables).kl_to(torch_of(space, leaves(old)))
+    mine = dist.reverse_kl_gradient(old_params, params, weight)
+    same_derivatives(mine, (w * reverse).sum(), variables)
 
 
 @spaces

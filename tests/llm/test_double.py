@@ -143,6 +143,16 @@ def test_completions_end_at_eos_or_at_the_cap() -> None:
         ("grpo", {"groups": 4, "group_size": 8, "aggregate": "token_mean", "epochs": 2}),
         ("reinforce", {"episodes": 32, "gamma": 1.0}),
         ("ppo", {"episodes": 32, "gamma": 1.0, "epochs": 2}),
+        ("reinforce_group", {"groups": 4, "group_size": 8}),
+        ("reinforce_baseline", {"episodes": 32, "gamma": 1.0}),
+        ("ppo_kl", {"episodes": 32, "gamma": 1.0, "epochs": 2, "kl_target": 0.05}),
+        # The theoretical penalty of 8 tokens allows steps that show after thousands of updates.
+        ("cpi_penalty", {"episodes": 32, "gamma": 1.0, "horizon": 8, "epochs": 2, "penalty": 1.0}),
+        # By line search, for the same reason; slow, since every component is a model of its own.
+        pytest.param(
+            *("cpi", {"episodes": 32, "gamma": 1.0, "horizon": 8, "epochs": 4, "delta": 0.05}),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_the_reward_is_learned(name: str, settings: dict[str, Any]) -> None:
