@@ -22,6 +22,7 @@ redline: a benchmark suite for policy optimisation.
   redline matrix SUITE [--jobs N]           train every run of a suite that is missing
   redline report DIR [--baseline ALGO]      tables and curves of all runs below a folder
   redline eval RUN [--episodes N]           play a trained policy
+  redline watch RUN [--out FILE.mp4]        film it while it plays
   redline list [algorithms|tasks|suites]    what there is to run
   redline bench control|update [settings]   CPU time against Stable-Baselines3; cost of an update
   redline --version
@@ -29,7 +30,7 @@ redline: a benchmark suite for policy optimisation.
 COMMAND --help lists its settings; redline run ppo --help those of an algorithm.
 """
 
-COMMANDS = ("run", "matrix", "report", "eval", "list", "bench")
+COMMANDS = ("run", "matrix", "report", "eval", "watch", "list", "bench")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

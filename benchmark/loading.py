@@ -18,6 +18,8 @@ from redline.benchmark.config import Resolved
 from redline.benchmark.errors import BadInput, describe, first_line
 from redline.benchmark.runs import read_run
 from redline.benchmark.train import make_track
+from redline.envs.evaluate import FIRST_SEED
+from redline.envs.film import Film
 
 
 class TrainedPolicy:
@@ -59,10 +61,23 @@ class TrainedPolicy:
         actions = self._track.task.to_env(self._policy.act(seen, rng))
         return actions[0] if single else actions
 
-    def returns(self, deterministic: bool = True) -> list[float]:
-        """Sum of raw rewards of every evaluation episode, the same episodes as while training."""
-        found: list[float] = self._track.evaluator.returns(self._policy, deterministic)
+    def returns(self, deterministic: bool = True, seed: int = FIRST_SEED) -> list[float]:
+        """Sum of raw rewards of every evaluation episode, by default those of training.
+
+        Args:
+            deterministic: The most likely actions.
+            seed: Episode k starts from seed + k.
+        """
+        found: list[float] = self._track.evaluator.returns(self._policy, deterministic, seed)
         return found
+
+    def film(self) -> Film:
+        """The task drawn while this policy plays it; to be closed.
+
+        Raises:
+            TaskError: The task gives no pictures.
+        """
+        return Film(self._track.task, self._track.evaluator.normalise, self._policy)
 
     def close(self) -> None:
         """Release the environments."""

@@ -18,7 +18,7 @@ _MAX_SLOTS = 20
 
 
 class Evaluator:
-    """Plays the same episodes at every call.
+    """Plays the same episodes at every call, unless it is given another seed.
 
     Args:
         task: What to play.
@@ -37,14 +37,21 @@ class Evaluator:
         self.episodes, self.normalise = episodes, normalise
         self.envs = EnvList(task, min(episodes, _MAX_SLOTS))
 
-    def returns(self, policy: Actor, deterministic: bool) -> list[float]:
+    def returns(
+        self, policy: Actor, deterministic: bool, first_seed: int = FIRST_SEED
+    ) -> list[float]:
         """Undiscounted raw return of every episode, in the order of the seeds.
+
+        Args:
+            policy: Acts.
+            deterministic: The most likely actions.
+            first_seed: Of episode 0, and of the noise where actions are sampled.
 
         Raises:
             EnvironmentFault: A return is not finite.
         """
         totals = np.zeros(self.episodes)
-        rng = None if deterministic else np.random.default_rng(FIRST_SEED)
+        rng = None if deterministic else np.random.default_rng(first_seed)
 
         def act(observation: Array) -> Array:
             return policy.act(self.normalise(observation), rng)
@@ -52,7 +59,7 @@ class Evaluator:
         def on_tick(tick: Tick) -> None:
             totals[tick.episode[tick.active]] += tick.reward[tick.active]
 
-        seeds = range(FIRST_SEED, FIRST_SEED + self.episodes)
+        seeds = range(first_seed, first_seed + self.episodes)
         play(self.envs, seeds, act, on_tick)
         if not np.isfinite(totals).all():
             name = self.envs.task.name

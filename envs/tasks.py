@@ -7,6 +7,7 @@ import difflib
 import functools
 import importlib
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeGuard
@@ -117,7 +118,7 @@ def _make(name: str, render_mode: str | None = None) -> Env:
         space = env.observation_space
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise TaskError(f"task {name!r} cannot be made: {reason}") from error
+        raise TaskError(f"task {name!r} cannot be made: {reason}{renderer_hint(name)}") from error
     discrete = (gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
     if isinstance(space, discrete) or (isinstance(space, gym.spaces.Box) and len(space.shape) != 1):
         env = gym.wrappers.FlattenObservation(env)
@@ -131,13 +132,25 @@ def _make(name: str, render_mode: str | None = None) -> Env:
     return env
 
 
+def _is_mujoco(name: str) -> bool:
+    spec = gym.registry.get(name.rpartition(":")[2])
+    entry_point = spec.entry_point if spec is not None else None
+    return isinstance(entry_point, str) and entry_point.startswith("gymnasium.envs.mujoco")
+
+
+def renderer_hint(name: str) -> str:
+    """What MuJoCo needs to draw, to be added to its errors, which do not say so."""
+    chosen = os.environ.get("MUJOCO_GL")
+    if chosen is None or not _is_mujoco(name):
+        return ""
+    return f" (MUJOCO_GL is {chosen}; egl needs libegl1, osmesa libosmesa6, glfw a display)"
+
+
 def _silence_mujoco(name: str) -> None:
     """Keep the simulator's C-level warnings off the terminal and out of ./MUJOCO_LOG.TXT."""
-    spec = gym.registry.get(name)
-    entry_point = spec.entry_point if spec is not None else None
-    if not (isinstance(entry_point, str) and entry_point.startswith("gymnasium.envs.mujoco")):
+    if not _is_mujoco(name):
         return
-    with contextlib.suppress(ImportError):  # then gymnasium says what is missing
+    with contextlib.suppress(Exception):  # then gymnasium says what is missing
         import mujoco
 
         mujoco.set_mju_user_warning(_log.debug)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -22,41 +22,66 @@ class EvalConfig:
 
     Attributes:
         run: Folder of the run.
-        episodes: How many, each from its own fixed seed; None: as many as while training, which
-            gives the numbers of eval.jsonl.
+        episodes: How many; None: as many as while training.
+        seed: Episode k starts from seed + k; None: from the fixed seeds of every evaluation, which
+            with as many episodes gives the numbers of eval.jsonl.
     """
 
     run: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")] = None
     episodes: int | None = None
+    seed: int | None = None
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print mean and standard deviation over episodes, deterministic and stochastic."""
     config = parse(EvalConfig, arguments, prog="redline eval", description=_DESCRIPTION)
-    if config.run is None:
-        raise BadInput("say which run: redline eval RUN")
-    if config.episodes is not None and config.episodes < 1:
-        raise BadInput(f"episodes must be at least 1, got {config.episodes}")
+    folder = require_run(config.run, "eval", config.episodes, config.seed)
+    return played(lambda: _play(folder, config))
+
+
+def require_run(run: Path | None, command: str, episodes: int | None, seed: int | None) -> Path:
+    """The folder of the run to play, after a look at how it is to be played.
+
+    Raises:
+        BadInput: No folder is named, or a number is out of range.
+    """
+    if run is None:
+        raise BadInput(f"say which run: redline {command} RUN")
+    if episodes is not None and episodes < 1:
+        raise BadInput(f"episodes must be at least 1, got {episodes}")
+    if seed is not None and seed < 0:
+        raise BadInput(f"seed must be at least 0, got {seed}")
+    return run
+
+
+def played(play: Callable[[], None]) -> int:
+    """Exit code of something that plays a task: its environment is anybody's code.
+
+    Raises:
+        BadInput: As `play` does.
+    """
     try:
-        _play(config.run, config.episodes)
+        play()
     except (BadInput, BrokenPipeError):
         raise
-    except (Exception, SystemExit) as error:  # an environment is anybody's code
+    except (Exception, SystemExit) as error:
         print(f"redline: playing failed: {first_line(describe(error))}", file=sys.stderr)
         return 1
     return 0
 
 
-def _play(folder: Path, episodes: int | None) -> None:
+def _play(folder: Path, config: EvalConfig) -> None:
     import numpy as np
 
     from redline.benchmark.loading import load
+    from redline.envs.evaluate import FIRST_SEED
 
-    with load(folder, episodes) as policy:
+    first = FIRST_SEED if config.seed is None else config.seed
+    with load(folder, config.episodes) as policy:
         run = policy.resolved.run
         print(f"{policy.resolved.algo} {run.task} seed={run.seed} at step {policy.step:,}")
         for kind, deterministic in (("deterministic", True), ("stochastic", False)):
-            values = policy.returns(deterministic)
+            values = policy.returns(deterministic, first)
             n = len(values)
             std = f"{np.std(values, ddof=1):.4g}" if n > 1 else "n/a (n=1)"
             print(f"{kind:14} mean {np.mean(values):.8g}  std {std}  episodes {n}")
