@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+from redline.benchmark.baselines import catalogue
 from redline.benchmark.config import (
     PLUGIN_CODE,
     Resolved,
@@ -88,7 +89,7 @@ def _recipe(algo: str, plugins: Iterable[str | Path]) -> type[Any]:
     try:
         for path in plugins:
             registry.load_plugin(path)
-        recipe = registry.get(algo)
+        recipe = catalogue.get(algo) if catalogue.is_external(algo) else registry.get(algo)
     except (registry.UnknownAlgorithm, registry.PluginError) as error:
         raise BadInput(str(error)) from error
     names = {field.name for field in dataclasses.fields(recipe)}
@@ -121,7 +122,8 @@ def _blamed_on(algo: str) -> Iterator[None]:
 
 def _with_preset(algo: str, task: str, run: RunConfig, recipe: Any) -> tuple[RunConfig, Any]:
     of_run = {field.name for field in dataclasses.fields(RunConfig)}
-    values = preset(algo, task)
+    chosen = catalogue.preset if catalogue.is_external(algo) else preset
+    values = chosen(algo, task)
     run = replace_fields(run, {k: v for k, v in values.items() if k in of_run})
     return run, replace_fields(recipe, {k: v for k, v in values.items() if k not in of_run})
 

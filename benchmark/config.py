@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from redline.benchmark.baselines import catalogue
 from redline.benchmark.errors import BadInput, unknown
 
 if TYPE_CHECKING:
@@ -169,6 +170,9 @@ def check(resolved: Resolved) -> None:
             raise BadInput(f"{name} must be a finite number, got {value}")
     for name, value in recipe.items():
         _check_recipe_value(name, value)
+    if catalogue.is_external(resolved.algo):
+        catalogue.check(resolved)
+        return
     _check_division(resolved)
     need = _built(resolved).need
     if need.steps is None and run.vectorization != "list":
@@ -232,10 +236,20 @@ _POSITIVE = [
     "kl_target",
     "kl_coef_init",
     "distill_epochs",
+    "batch_size",
+    "n_epochs",
+    "clip_range_vf",
+    "rms_prop_eps",
+    "cg_max_steps",
+    "line_search_max_iter",
+    "n_critic_updates",
+    "sub_sampling_factor",
 ]
 _UNIT_INTERVAL = ("gamma", "gae_lambda")
 # May be 0: then they are off.
-_NOT_NEGATIVE = ("damping", "penalty", "entropy_coef")
+_NOT_NEGATIVE = ("damping", "penalty", "entropy_coef", "cg_damping", "ent_coef", "vf_coef")
+# From one trial step of a line search to the next.
+_SHRINKING = ("backtrack", "line_search_shrinking_factor")
 
 
 def _check_recipe_value(name: str, value: Any) -> None:
@@ -245,8 +259,8 @@ def _check_recipe_value(name: str, value: Any) -> None:
         raise BadInput(f"{name} must be above 0, got {value}")
     if name in _UNIT_INTERVAL and not 0 <= value <= 1:
         raise BadInput(f"{name} must lie in [0, 1], got {value}")
-    if name == "backtrack" and not 0 < value < 1:
-        raise BadInput(f"backtrack must lie between 0 and 1, got {value}")
+    if name in _SHRINKING and not 0 < value < 1:
+        raise BadInput(f"{name} must lie between 0 and 1, got {value}")
     if name in _NOT_NEGATIVE and not value >= 0:
         raise BadInput(f"{name} must be at least 0, got {value}")
 

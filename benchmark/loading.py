@@ -11,13 +11,14 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from redline.algorithms.core.learner import Learner
 from redline.benchmark import checkpoint
 from redline.benchmark.arguments import from_record
+from redline.benchmark.baselines.catalogue import is_external
 from redline.benchmark.config import Resolved
 from redline.benchmark.errors import BadInput, describe, first_line
+from redline.benchmark.recording import Evaluated, Learned
 from redline.benchmark.runs import read_run
-from redline.benchmark.train import make_track
+from redline.benchmark.train import parts
 from redline.envs.evaluate import FIRST_SEED
 from redline.envs.film import Film
 
@@ -57,7 +58,7 @@ class TrainedPolicy:
             )
         rows = [observation] if single else observation
         flat: list[Any] = [gym.spaces.flatten(self._space, row) for row in rows]
-        seen = self._track.sampler.normalise(np.stack(flat).astype(np.float32))
+        seen = self._track.evaluator.normalise(np.stack(flat).astype(np.float32))
         actions = self._track.task.to_env(self._policy.act(seen, rng))
         return actions[0] if single else actions
 
@@ -113,14 +114,14 @@ def load(run: str | Path, episodes: int | None = None) -> TrainedPolicy:
     state = _checkpoint(folder)
     if state.get("hash", data["hash"]) != data["hash"]:
         raise BadInput(f"{folder / checkpoint.NAME} belongs to another run than run.json")
-    # One environment: nothing is collected, and evaluation has its own.
     settings = dataclasses.replace(
-        resolved.run, n_envs=1, eval_episodes=episodes or resolved.run.eval_episodes
+        resolved.run,
+        # Nothing is collected, and evaluation has its own; only other libraries insist on theirs.
+        n_envs=resolved.run.n_envs if is_external(resolved.algo) else 1,
+        eval_episodes=episodes or resolved.run.eval_episodes,
     )
-    algorithm = resolved.recipe.build()
-    track: Any = make_track(dataclasses.replace(resolved, run=settings), algorithm)
+    learner, track = parts(dataclasses.replace(resolved, run=settings))
     try:
-        learner = Learner(algorithm, track.policy, track.critic, np.random.default_rng(0))
         _restore(folder, state, learner, track)
         return TrainedPolicy(resolved, track, learner.policy, int(state["step"]))
     except BaseException:
@@ -138,7 +139,7 @@ def _settings(folder: Path, data: dict[str, Any]) -> Resolved:
         ) from error
 
 
-def _restore(folder: Path, state: dict[str, Any], learner: Learner, track: Any) -> None:
+def _restore(folder: Path, state: dict[str, Any], learner: Learned, track: Evaluated) -> None:
     try:
         learner.load_state_dict(state["learner"])
         track.load_state_dict(state["track"])

@@ -20,7 +20,7 @@ _SINGULAR = {int: "a whole number", float: "a number", str: "text", Path: "a pat
 _PLURAL = {int: "whole numbers", float: "numbers", str: "texts", Path: "paths"}
 
 
-# Names of the same settings in Stable-Baselines3 and CleanRL.
+# Names of the same settings in Stable-Baselines3 and CleanRL, and ours where those are meant.
 _ELSEWHERE = {
     "--learning-rate": "--lr",
     "--total-timesteps": "--steps",
@@ -34,6 +34,12 @@ _ELSEWHERE = {
     "--num-steps": "--n-steps",
     "--num-envs": "--n-envs",
     "--ent-coef": "--entropy-coef",
+    "--lr": "--learning-rate",
+    "--clip.high": "--clip-range",
+    "--minibatch-size": "--batch-size",
+    "--epochs": "--n-epochs",
+    "--entropy-coef": "--ent-coef",
+    "--delta": "--target-kl",
 }
 
 

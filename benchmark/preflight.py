@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from redline.benchmark.baselines import catalogue
 from redline.benchmark.config import Resolved, flat_fields
 from redline.benchmark.errors import BadInput, describe
 
@@ -24,6 +25,8 @@ def check_tasks(runs: Iterable[Resolved]) -> None:
     tasks: dict[tuple[str, ActionBound], ControlTask] = {}
     for resolved in runs:
         wanted = resolved.run.task, resolved.run.action_bound
+        if catalogue.is_external(resolved.algo):
+            catalogue.require_packages(f"{resolved.algo} needs")
         try:
             if wanted not in tasks:
                 tasks[wanted] = _made(*wanted)

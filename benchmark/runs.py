@@ -7,12 +7,13 @@ import json
 import os
 import re
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from redline.benchmark.config import NOT_HASHED, PLUGIN_CODE, Resolved
-from redline.benchmark.errors import BadInput
+from redline.benchmark.errors import BadInput, describe
 from redline.benchmark.files import Busy, Hold, remove_temporary, replacing
 from redline.benchmark.loggers import JsonLines, TensorBoard, finite
 from redline.benchmark.machine import (
@@ -48,14 +49,14 @@ def safe_name(text: str) -> str:
 
 
 def variant_name(algo: str, overrides: Mapping[str, Any]) -> str:
-    """`algo` with its overrides, such as ppo--clip.high=0.3."""
+    """`algo` with its overrides, such as ppo--clip.high=0.3; `safe_name` makes a folder of it."""
     parts = [algo, *(f"{key}={value}" for key, value in sorted(overrides.items()))]
-    return safe_name("--".join(str(part) for part in parts).replace(" ", ""))
+    return "--".join(parts).replace(" ", "")
 
 
 def run_path(root: Path, resolved: Resolved) -> Path:
     """<root>/<task>/<algo>[--key=value...]/seed=<k>."""
-    name = variant_name(resolved.algo, resolved.overrides)
+    name = safe_name(variant_name(resolved.algo, resolved.overrides))
     return root / safe_name(resolved.run.task) / name / f"seed={resolved.run.seed}"
 
 
@@ -183,12 +184,16 @@ class RunFolder:
         folder: Made if it is not there; an unfinished or overwritten run's files are replaced.
         resolved: Settings.
 
+    Attributes:
+        last: The last evaluation; empty before the first.
+
     Raises:
         BadInput: The folder cannot be written, or another process is writing to it.
     """
 
     def __init__(self, folder: Path, resolved: Resolved) -> None:
         self.folder, self._resolved = folder, resolved
+        self.last: Mapping[str, float] = {}
         self._started = time.time()
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -227,6 +232,7 @@ class RunFolder:
 
     def log_eval(self, step: int, metrics: Mapping[str, float]) -> None:
         """One row of eval.jsonl."""
+        self.last = metrics
         self._eval.write({"step": step, **metrics})
         if self._tensorboard is not None:
             self._tensorboard.scalars(step, metrics, always=True)
@@ -252,6 +258,25 @@ class RunFolder:
             )
         finally:
             self._hold.release()
+
+
+@contextlib.contextmanager
+def writing(folder: Path, resolved: Resolved) -> Iterator[RunFolder]:
+    """The folder of a run that trains within the block: done with its end, failed with an error.
+
+    Raises:
+        BadInput: As `RunFolder`.
+        Exception: Whatever ended the block.
+    """
+    run = RunFolder(folder, resolved)
+    try:
+        yield run
+    except BaseException as error:
+        # On a full disk this fails as well; what is told is what stopped the run.
+        with contextlib.suppress(OSError):
+            run.finish("failed", error=describe(error), traceback=traceback.format_exc())
+        raise
+    run.finish("done", final=run.last)
 
 
 def _cannot_write(folder: Path, error: OSError) -> BadInput:

@@ -13,7 +13,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv
 
-from redline.benchmark.config import Resolved, flat_fields
+from redline.benchmark.config import Resolved, RunConfig, flat_fields
 
 _ACTIVATIONS = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}
 
@@ -84,30 +84,20 @@ class StableBaselines3:
 
 
 def _model(resolved: Resolved, env: VecEnv) -> BaseAlgorithm:
-    run, recipe = resolved.run, flat_fields(resolved.recipe)
-    hidden = list(run.hidden)
-    shared: dict[str, Any] = {
-        "seed": run.seed,
-        "device": run.device,
-        "policy_kwargs": {
-            "net_arch": {"pi": hidden, "vf": hidden},
-            "activation_fn": _ACTIVATIONS[run.activation],
-            "log_std_init": run.log_std_init,
-        },
-    }
+    recipe, shared = flat_fields(resolved.recipe), of_run(resolved.run)
     if resolved.algo == "ppo":
         return PPO(
             "MlpPolicy",
             env,
-            learning_rate=_schedule(recipe["lr"], recipe["lr_decay"]),
-            clip_range=_schedule(recipe["clip.high"], recipe["clip.schedule"] == "linear"),
+            learning_rate=schedule(recipe["lr"], recipe["lr_decay"]),
+            clip_range=schedule(recipe["clip.high"], recipe["clip.schedule"] == "linear"),
             **_translated(recipe, _PPO),
             **shared,
         )
     return TRPO(
         "MlpPolicy",
         env,
-        learning_rate=_schedule(recipe["critic_lr"], recipe["critic_lr_decay"]),
+        learning_rate=schedule(recipe["critic_lr"], recipe["critic_lr_decay"]),
         **_translated(recipe, _TRPO),
         **shared,
     )
@@ -117,6 +107,27 @@ def _translated(recipe: Mapping[str, Any], names: Mapping[str, str]) -> dict[str
     return {theirs: recipe[ours] for ours, theirs in names.items()}
 
 
-def _schedule(value: float, decays: bool) -> float | Callable[[float], float]:
+def of_run(run: RunConfig, **policy: Any) -> dict[str, Any]:
+    """Arguments of either library's methods that are settings of every run.
+
+    Args:
+        run: The settings.
+        policy: More of `policy_kwargs`.
+    """
+    hidden = list(run.hidden)
+    return {
+        "seed": run.seed,
+        "device": run.device,
+        "policy_kwargs": {
+            "net_arch": {"pi": hidden, "vf": hidden},
+            "activation_fn": _ACTIVATIONS[run.activation],
+            "log_std_init": run.log_std_init,
+            **policy,
+        },
+    }
+
+
+def schedule(value: float, decays: bool) -> float | Callable[[float], float]:
+    """A constant, or what falls from `value` to 0 over the budget."""
     # The last rollout may go past the budget, where the library would pass a negative share.
     return (lambda remaining: value * max(remaining, 0.0)) if decays else value

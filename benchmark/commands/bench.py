@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
+from redline.benchmark.baselines import catalogue
 from redline.benchmark.bench import comparisons, output
 from redline.benchmark.errors import BadInput, unknown
 from redline.benchmark.parsing import parse
@@ -79,11 +79,7 @@ def _control(arguments: Sequence[str]) -> int:
         raise BadInput(f"steps must be at least 1, got {config.steps}")
     rows = comparisons.chosen(config.only)
     output.require_writable({"--json": config.json, "--report": config.report})
-    if not all(map(find_spec, ("stable_baselines3", "sb3_contrib"))):
-        raise BadInput(
-            "this compares with Stable-Baselines3, which is not installed; "
-            "pip install stable-baselines3 sb3-contrib"
-        )
+    catalogue.require_packages("this compares with")
     # Torch and Gymnasium take longer to import than wrong input to answer.
     from redline.benchmark.bench import control_report
 

@@ -26,7 +26,8 @@ class ListConfig:
     """Settings of `redline list`.
 
     Attributes:
-        what: "algorithms", "tasks" or "suites"; all of them where it is left out.
+        what: "algorithms" (external baselines too), "tasks" or "suites"; all of them where it is
+            left out.
         json: Print one JSON object instead: kind -> name -> description.
     """
 
@@ -39,7 +40,10 @@ def main(arguments: Sequence[str]) -> int:
     config = parse(ListConfig, arguments, prog="redline list", description=_DESCRIPTION)
     if config.what is not None and config.what not in _LISTS:
         raise unknown("list", config.what, _LISTS)
-    found = {kind: _LISTS[kind]() for kind in ([config.what] if config.what else _LISTS)}
+    kinds = [config.what] if config.what else list(_LISTS)
+    if config.what == "algorithms":
+        kinds.append("baselines")
+    found = {kind: _LISTS[kind]() for kind in kinds}
     if config.json:
         print(json.dumps(found, indent=1))
         return 0
@@ -58,6 +62,12 @@ def _algorithms() -> dict[str, str]:
     return {
         name: (registry.get(name).__doc__ or "").partition("\n")[0] for name in registry.names()
     }
+
+
+def _baselines() -> dict[str, str]:
+    from redline.benchmark.baselines import catalogue
+
+    return {name: catalogue.describe(name) for name in catalogue.names()}
 
 
 def _tasks() -> dict[str, str]:
@@ -96,6 +106,7 @@ def _suites() -> dict[str, str]:
 
 _LISTS: dict[str, Callable[[], dict[str, str]]] = {
     "algorithms": _algorithms,
+    "baselines": _baselines,
     "tasks": _tasks,
     "suites": _suites,
 }

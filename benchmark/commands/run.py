@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from redline.benchmark.arguments import resolve
+from redline.benchmark.baselines import catalogue
 from redline.benchmark.config import Resolved
 from redline.benchmark.errors import BadInput, describe, first_line
 from redline.benchmark.parsing import option
@@ -29,6 +30,7 @@ def main(arguments: Sequence[str]) -> int:
         print(
             f"ALGO is one of {', '.join(registry.names())}; `redline run ppo --help` lists settings"
         )
+        print(f"or an external baseline: {', '.join(catalogue.names())}")
         return 0
     resolved = resolve(arguments[0], arguments[1:])
     if any(not path.strip() for path in option(arguments, "out")):

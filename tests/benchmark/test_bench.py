@@ -160,14 +160,14 @@ def test_bad_input_is_said_before_any_work(arguments, sentence, tmp_path, monkey
 
 
 def test_a_folder_without_permission_and_a_missing_library(tmp_path, monkeypatch, capsys):
+    from redline.benchmark.baselines import catalogue
     from redline.benchmark.bench import output
-    from redline.benchmark.commands import bench
 
     with monkeypatch.context() as patch:
         patch.setattr(output.os, "access", lambda *_: False)
         assert cli.main(["bench", "control", "--json", str(tmp_path / "x.json")]) == 2
     assert "cannot write to the folder" in capsys.readouterr().err
-    monkeypatch.setattr(bench, "find_spec", lambda name: None)
+    monkeypatch.setattr(catalogue, "find_spec", lambda name: None)
     monkeypatch.setattr(control, "timed", None)
     assert cli.main(["bench", "control"]) == 2
     assert "pip install stable-baselines3 sb3-contrib" in capsys.readouterr().err
