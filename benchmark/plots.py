@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
+from redline.benchmark.baselines.catalogue import is_external
 from redline.benchmark.records import CLIP_FRACTION, DETERMINISTIC, KL, Results
 from redline.benchmark.stats import t_interval
 
@@ -73,23 +74,23 @@ def save(results: Results, path: Path) -> None:
             frame = results.evals if metric == DETERMINISTIC else results.updates
             _draw(axis, frame[frame["task"] == task], metric, styles)
             axis.set_title(task if metric == DETERMINISTIC else "")
-        first = axes[tasks[0], DETERMINISTIC]
         for axis in axes.values():
             # Such as the clip fraction of a task on which no method clips.
             axis.set_visible(axis.has_data())
-        note = "mean and 95% t interval over seeds"
-        first.set_title(note, loc="right", fontsize=8, fontweight="normal", color="#555555")
         handles = {
             label: line
             for axis in axes.values()
             for line, label in zip(*axis.get_legend_handles_labels(), strict=True)
         }
         order = [name for name in methods if name in handles]
+        labels = [f"{name} (external)" if is_external(name) else name for name in order]
         figure.legend(
             [handles[name] for name in order],
-            order,
+            labels,
             loc="outside lower center",
-            ncols=_legend_columns(order, figure.get_figwidth()),
+            title="mean and 95% t interval over seeds",
+            title_fontsize=8,
+            ncols=_legend_columns(labels, figure.get_figwidth()),
         )
         figure.savefig(path, dpi=160)
 
@@ -134,7 +135,8 @@ def _draw(axis: Axes, frame: pd.DataFrame, metric: str, styles: dict[str, Any]) 
             axis.fill_between(step, low, high, color=style["color"], alpha=0.13, linewidth=0)
         else:
             step, mean = _binned(runs, metric)
-        axis.plot(step, mean, label=method, **style)
+        # A line of one point is not seen.
+        axis.plot(step, mean, label=method, marker="o" if len(step) == 1 else "", **style)
     if metric == KL:
         axis.set_yscale("log")
     elif metric == DETERMINISTIC and np.isfinite(frame[metric]).any():

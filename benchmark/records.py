@@ -30,9 +30,11 @@ _RUNS = (
     *_KEY,
     "status",
     "final",
-    "stochastic",
     "best",
     "area",
+    "final_stochastic",
+    "best_stochastic",
+    "area_stochastic",
     "untrained",
     "steps",
     "seconds",
@@ -50,10 +52,10 @@ class Results:
 
     Attributes:
         runs: One row per run, those included that failed or that a matrix still lacks. Rewards are
-            nan unless the run is done: `final` and `stochastic` of the last evaluation, `best`
-            deterministic one, `area` under the deterministic curve divided by its length in steps,
-            `untrained` the stochastic one at step 0. `seconds` is wall time, `fps` training steps
-            per second, `peak_mb` MiB.
+            nan unless the run is done: `final` of the last evaluation, `best` of all, `area` under
+            their curve divided by the budget in steps; of the deterministic policy, with
+            `_stochastic` of the sampling one, whose reward at step 0 is `untrained`. `seconds` is
+            wall time, `fps` training steps per second, `peak_mb` MiB.
         evals: Columns task, method, seed, step, eval/*; runs that are done.
         updates: Columns task, method, seed, step and a few of metrics.jsonl; runs that are done.
         records: run.json of every run.
@@ -205,22 +207,30 @@ def _run(data: Mapping[str, Any], evals: pd.DataFrame, updates: pd.DataFrame) ->
         row |= {"steps": updates["step"].iloc[-1], "fps": updates["time/fps"].iloc[-1]}
     if data["status"] != "done" or not len(evals):
         return row
-    return row | {
-        "final": evals[DETERMINISTIC].iloc[-1],
-        "stochastic": evals[STOCHASTIC].iloc[-1],
-        "best": evals[DETERMINISTIC].max(),
-        "area": _area(evals["step"].to_numpy(), evals[DETERMINISTIC].to_numpy()),
-        "untrained": evals[STOCHASTIC].iloc[0],
-    }
+    for curve, suffix in ((DETERMINISTIC, ""), (STOCHASTIC, "_stochastic")):
+        row |= {
+            f"final{suffix}": evals[curve].iloc[-1],
+            f"best{suffix}": evals[curve].max(),
+            f"area{suffix}": _area(
+                evals["step"].to_numpy(), evals[curve].to_numpy(), data["run"]["steps"]
+            ),
+        }
+    return row | {"untrained": evals[STOCHASTIC].iloc[0]}
 
 
-def _area(step: Any, reward: Any) -> float:
-    """Mean height of the curve by the trapezoid rule; points that are nan are skipped."""
+def _area(step: Any, reward: Any, budget: int) -> float:
+    """Mean height of a curve from step 0 to the budget, by the trapezoid rule.
+
+    What the last rollout went past the budget is cut off by linear interpolation, so that methods
+    of long rollouts are not judged on more. Points that are nan are skipped.
+    """
     finite = np.isfinite(reward)
     step, reward = step[finite], reward[finite]
     if len(step) < 2:
         return float("nan")
-    return float(np.trapezoid(reward, step) / (step[-1] - step[0]))
+    end = min(step[-1], budget)
+    within = np.append(step[step < end], end)
+    return float(np.trapezoid(np.interp(within, step, reward), within) / (end - within[0]))
 
 
 def _planned_key(cell: Mapping[str, Any]) -> dict[str, Any]:

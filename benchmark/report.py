@@ -6,17 +6,20 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from redline.benchmark import tables
+from redline.benchmark.baselines.catalogue import footnote
 from redline.benchmark.errors import BadInput, first_line, unknown
 from redline.benchmark.records import Results, load
 
 _READING = """\
 One seed is one sample. *final* is the mean reward per episode of the last evaluation, played by the
-deterministic policy on episodes that are the same for every run; *stochastic* is the same for the
-sampling policy. *best* is the highest of a run's evaluations, *area* the mean height of its
-evaluation curve. ± is half of the 95% t interval of the mean over seeds. *IQM* is the mean without
-the floor(n/4) highest and lowest seeds, with a 95% percentile bootstrap interval, which is too
-narrow below about 10 seeds. An interval needs two seeds. Failed, missing and nan runs enter no
-statistic; the column *seeds* counts them.
+policy on episodes that are the same for every run: the deterministic one takes the most likely
+action, the stochastic one samples. *best* is the highest of a run's evaluations. *area* is the area
+under its learning curve as a mean over the budget: the integral of the mean reward over environment
+steps by the trapezoid rule from step 0 to the budget, divided by the budget.
+± is half of the 95% t interval of the mean over seeds. *IQM* is the mean without the floor(n/4)
+highest and lowest seeds, with a 95% percentile bootstrap interval, which is too narrow below about
+10 seeds. An interval needs two seeds. Failed, missing and nan runs enter no statistic; the column
+*seeds* counts them.
 """
 
 
@@ -54,14 +57,14 @@ def _parts(root: Path, results: Results, baseline: str | None) -> Iterable[str]:
     questions = [str(data["question"]) for data in results.matrices if data.get("question")]
     yield "\n\n".join(questions) or _question(results)
     yield _setup(results)
+    if (note := footnote(results.records)) is not None:
+        yield note + "."
     yield "![reward, KL and clip fraction over environment steps](report.png)"
     for task in results.tasks:
         yield f"## {task}"
-        yield tables.rewards(results, task).markdown()
-        yield tables.costs(results, task).markdown()
-        if baseline is not None:
-            yield f"Compared with {baseline} by Welch's t test, rows not corrected for each other:"
-            yield tables.comparison(results, task, baseline).markdown()
+        for table in tables.of_task(results, task, baseline):
+            yield f"{table.title[0].upper()}{table.title[1:]}:"
+            yield table.markdown()
     if baseline is not None and len(results.tasks) > 1:
         yield "## All tasks"
         table = tables.across_tasks(results, baseline)

@@ -46,8 +46,8 @@ class Table:
         return "\n".join(f"| {' | '.join(c.replace('|', '/') for c in line)} |" for line in lines)
 
 
-def show(table: Table) -> None:
-    """Print a table to the terminal."""
+def show(table: Table, task: str | None = None) -> None:
+    """Print a table to the terminal, its title with the task's name."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=_FILE_WIDTH)
@@ -56,53 +56,73 @@ def show(table: Table) -> None:
         drawn.add_column(escape(name), justify="right" if i else "left", overflow="fold")
     for row in table.rows:
         drawn.add_row(*map(escape, row))
-    console.print(table.title, markup=False, highlight=False)
+    title = table.title if task is None else f"{task}, {table.title}"
+    console.print(title, markup=False, highlight=False)
     console.print(drawn)
 
 
-def overview(results: Results) -> Table:
-    """Algorithm by task: final deterministic mean reward, and the seconds of a run."""
-    tasks = results.tasks
-    header = ["algorithm"]
-    for task in tasks:
-        header += [task, "seeds", "s/run"]
-    rows = []
-    for method in results.methods:
-        row = [method]
-        for task in tasks:
-            runs = _select(results.runs, task, method)
-            row += [
-                mean_and_half_width(summarise(runs["final"])) if len(runs) else "",
-                seeds(runs),
-                number(_done(runs)["seconds"].mean()),
-            ]
-        rows.append(row)
-    title = "final mean reward of the deterministic policy, mean ± 95% t interval over seeds"
-    return Table(title, header, rows)
+def overview(results: Results, task: str) -> Table:
+    """The main figures of one task, a row per method."""
+    rows = [
+        [
+            method,
+            seeds(runs),
+            *_of_curve(runs, ""),
+            mean_and_half_width(summarise(_done(runs)["final_stochastic"])),
+            number(_done(runs)["seconds"].mean()),
+        ]
+        for method, runs in _methods(results, task)
+    ]
+    header = ["algorithm", "seeds", *_OF_CURVE, "stochastic", "s/run"]
+    return Table("mean reward per episode, ± half a 95% interval over seeds", header, rows)
 
 
 def rewards(results: Results, task: str) -> Table:
-    """Every statistic of one task, a row per method."""
+    """What the deterministic policy of every method reached on one task."""
+    rows = [[method, seeds(runs), *_of_curve(runs, "")] for method, runs in _methods(results, task)]
+    return Table("deterministic policy", ["algorithm", "seeds", *_OF_CURVE], rows)
+
+
+def sampled(results: Results, task: str) -> Table | None:
+    """The same of the stochastic policy; None where it was not evaluated."""
+    methods = _methods(results, task)
+    if not any(_done(runs)["final_stochastic"].notna().any() for _, runs in methods):
+        return None
+    rows = [[method, *_of_curve(runs, "_stochastic")] for method, runs in methods]
+    return Table("stochastic policy", ["algorithm", *_OF_CURVE], rows)
+
+
+def robust(results: Results, task: str) -> Table:
+    """Middles of the seeds' final rewards, which single seeds move little."""
     rows = []
     for method, runs in _methods(results, task):
-        done = _done(runs)
-        final = summarise(done["final"])
+        final = summarise(_done(runs)["final"])
         rows.append(
             [
                 method,
-                seeds(runs),
-                mean_and_half_width(final),
                 number(final.median),
-                f"{number(final.iqm)} {brackets(final.iqm_interval, final.n)}"
-                if final.n
-                else "n/a",
-                mean_and_half_width(summarise(done["best"])),
-                mean_and_half_width(summarise(done["area"])),
-                mean_and_half_width(summarise(done["stochastic"])),
+                number(final.iqm),
+                brackets(final.iqm_interval, final.n) if final.n else "n/a",
             ]
         )
-    header = ["algorithm", "seeds", "final", "median", "IQM", "best", "area", "stochastic"]
-    return Table(task, header, rows)
+    header = ["algorithm", "median", "IQM", "95% interval of IQM"]
+    return Table("final of the deterministic policy, over seeds", header, rows)
+
+
+_OF_CURVE = ("final", "best", "area")
+
+
+def _of_curve(runs: pd.DataFrame, suffix: str) -> list[str]:
+    """Last, highest and mean height of the evaluation curves."""
+    return [mean_and_half_width(summarise(_done(runs)[name + suffix])) for name in _OF_CURVE]
+
+
+def of_task(results: Results, task: str, baseline: str | None) -> list[Table]:
+    """All tables of one task, in the order of a report."""
+    tables = [rewards(results, task), sampled(results, task), robust(results, task)]
+    if baseline is not None:
+        tables.append(comparison(results, task, baseline))
+    return [table for table in (*tables, costs(results, task)) if table is not None]
 
 
 def costs(results: Results, task: str) -> Table:
@@ -120,7 +140,10 @@ def costs(results: Results, task: str) -> Table:
             ]
         )
     header = ["algorithm", "environment steps", "seconds per run", "steps/s", "peak MiB"]
-    return Table(task, header, rows)
+    return Table("cost", header, rows)
+
+
+_COMPARED = "compared with {} by Welch's t test, rows not corrected for each other"
 
 
 def comparison(results: Results, task: str, baseline: str) -> Table:
@@ -141,7 +164,7 @@ def comparison(results: Results, task: str, baseline: str) -> Table:
             ]
         )
     header = ["algorithm", f"final − {baseline}", "95% interval", "p"]
-    return Table(task, header, rows)
+    return Table(_COMPARED.format(baseline), header, rows)
 
 
 def across_tasks(results: Results, baseline: str) -> Table:
@@ -184,10 +207,6 @@ def _methods(results: Results, task: str) -> list[tuple[str, pd.DataFrame]]:
     return [(str(name), of_task[of_task["method"] == name]) for name in of_task["method"].unique()]
 
 
-def _select(runs: pd.DataFrame, task: str, method: str) -> pd.DataFrame:
-    return runs[(runs["task"] == task) & (runs["method"] == method)]
-
-
 def _done(runs: pd.DataFrame) -> pd.DataFrame:
     return runs[runs["status"] == "done"]
 
@@ -203,7 +222,7 @@ def seeds(runs: pd.DataFrame) -> str:
 
 
 def number(value: float, sign: bool = False, scale: float | None = None) -> str:
-    """A number with about four digits, "n/a" for nan.
+    """A number with about four digits or whole, "n/a" for nan.
 
     Args:
         value: The number.
@@ -213,7 +232,8 @@ def number(value: float, sign: bool = False, scale: float | None = None) -> str:
     if not np.isfinite(value):
         return "n/a"
     size = abs(value if scale is None else scale)
-    digits = next(digits for digits, limit in ((1, 100), (2, 1), (3, 0)) if size >= limit)
+    steps = ((0, 1000), (1, 100), (2, 1), (3, 0))
+    digits = next(digits for digits, limit in steps if size >= limit)
     return f"{value:{'+' if sign else ''},.{digits}f}"
 
 

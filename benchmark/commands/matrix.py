@@ -13,6 +13,7 @@ import tyro
 from rich.console import Console
 
 from redline.benchmark import matrix, suite
+from redline.benchmark.baselines.catalogue import footnote
 from redline.benchmark.errors import BadInput, first_line
 from redline.benchmark.launchers import Outcome
 from redline.benchmark.parsing import parse
@@ -71,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
                 file=sys.stderr,
             )
             return 130
-    _print_table(root)
+    _print_tables(root)
     failed = {cell: outcome for cell, outcome in outcomes.items() if outcome.error is not None}
     _print_failures(failed)
     print(f"results: {root} ({len(cells) - len(failed)} of {len(cells)} runs complete)")
@@ -98,11 +99,15 @@ def _train(plan: matrix.Plan, jobs: int) -> Mapping[Cell, Outcome]:
         return matrix.execute(plan.todo, jobs, progress)
 
 
-def _print_table(root: Path) -> None:
+def _print_tables(root: Path) -> None:
     from redline.benchmark.records import load
     from redline.benchmark.tables import overview, show
 
-    show(overview(load(root)))
+    results = load(root)
+    for task in results.tasks:
+        show(overview(results, task), task)
+    if (note := footnote(results.records)) is not None:
+        print(note)
 
 
 def _print_failures(failed: Mapping[Cell, Outcome]) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from redline.benchmark.baselines.catalogue import footnote
 from redline.benchmark.errors import BadInput
 from redline.benchmark.parsing import parse
 
@@ -38,12 +39,12 @@ def main(arguments: Sequence[str]) -> int:
 
     results = report.write(config.folder, config.baseline)
     for task in results.tasks:
-        tables.show(tables.rewards(results, task))
-        tables.show(tables.costs(results, task))
-        if config.baseline is not None:
-            tables.show(tables.comparison(results, task, config.baseline))
+        for table in tables.of_task(results, task, config.baseline):
+            tables.show(table, task)
     if config.baseline is not None and len(results.tasks) > 1:
         tables.show(tables.across_tasks(results, config.baseline))
+    if (note := footnote(results.records)) is not None:
+        print(note)
     for line in report.problems(results):
         print(line)
     print(f"report: {config.folder / 'report.md'}")

@@ -75,16 +75,25 @@ def results(tmp_path: Path) -> Results:
 
 def test_the_table_gives_what_the_files_hold(results: Results) -> None:
     row = row_of(tables.rewards(results, TASK), "ppo")
-    # Half width 4.302653 * 10 / sqrt(3) = 24.84; areas 22.5, 25 and 27.5 over 200 steps.
-    assert row == {
+    # Half width 4.302653 * 10 / sqrt(3) = 24.84; areas 22.5, 25 and 27.5.
+    deterministic = {"final": "20.00 ± 24.84", "best": "40.00 ± 0.00", "area": "25.00 ± 6.21"}
+    assert row == {"algorithm": "ppo", "seeds": "3/3", **deterministic}
+    assert row_of(tables.robust(results, TASK), "ppo") == {
         "algorithm": "ppo",
-        "seeds": "3/3",
-        "final": "20.00 ± 24.84",
         "median": "20.00",
-        "IQM": "20.00 [10.00, 30.00]",
-        "best": "40.00 ± 0.00",
-        "area": "25.00 ± 6.21",
+        "IQM": "20.00",
+        "95% interval of IQM": "[10.00, 30.00]",
+    }
+    sampled = tables.sampled(results, TASK)
+    assert sampled is not None
+    assert row_of(sampled, "ppo") == {
+        "algorithm": "ppo",
+        **dict.fromkeys(("final", "best", "area"), "1.00 ± 0.00"),
+    }
+    assert row_of(tables.overview(results, TASK), "ppo") == {
+        **row,
         "stochastic": "1.00 ± 0.00",
+        "s/run": "2.00",
     }
     assert row_of(tables.costs(results, TASK), "ppo") == {
         "algorithm": "ppo",
@@ -97,7 +106,26 @@ def test_the_table_gives_what_the_files_hold(results: Results) -> None:
 
 def test_one_seed_has_no_interval(results: Results) -> None:
     row = row_of(tables.rewards(results, TASK), "reinforce")
-    assert row["final"] == "15.00 ± n/a (n=1)" and row["IQM"] == "15.00 n/a (n=1)"
+    assert row["final"] == "15.00 ± n/a (n=1)"
+    row = row_of(tables.robust(results, TASK), "reinforce")
+    assert row["IQM"] == "15.00" and row["95% interval of IQM"] == "n/a (n=1)"
+
+
+def test_the_area_ends_at_the_budget(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, "ppo", 0, [0.0, 30.0, 60.0])
+    path = folder / "eval.jsonl"
+    # Evaluated at 0, 500 and 1,500 of 1,000 steps: 15 on the first half, 30 to 45 on the second.
+    path.write_text(path.read_text().replace('"step": 1000', '"step": 1500'))
+    (run,) = load(tmp_path).runs.to_dict("records")
+    assert run["area"] == pytest.approx((15.0 + 37.5) / 2)
+    assert run["area_stochastic"] == 1.0 and run["best"] == 60.0
+
+
+@pytest.mark.parametrize(
+    "value, text", [(0.1234, "0.123"), (12.345, "12.35"), (123.45, "123.5"), (12345.6, "12,346")]
+)
+def test_numbers_have_about_four_digits(value: float, text: str) -> None:
+    assert tables.number(value) == text and tables.number(-value) == f"-{text}"
 
 
 def test_a_report_is_three_files_that_say_the_same_every_time(
@@ -160,8 +188,8 @@ def test_runs_that_a_matrix_lacks_are_counted(results: Results, tmp_path: Path) 
     found = load(tmp_path)
     # In the order of the suite.
     assert found.methods == ["reinforce", "ppo", "trpo"]
-    table = tables.overview(found)
-    assert [row[2] for row in table.rows] == [
+    table = tables.overview(found, TASK)
+    assert [row[1] for row in table.rows] == [
         "1/4 (3 missing)",
         "3/4 (1 missing)",
         "0/4 (4 missing)",
