@@ -89,6 +89,7 @@ class Rollout:
         episode_return: Undiscounted raw returns of the episodes that ended.
         episode_length: Their lengths.
         log_prob: Behaviour log-probability where the sampler knows it (stale rollouts), else None.
+        metrics: What only the sampler can measure, logged beside the update's.
     """
 
     observation: Array
@@ -105,6 +106,7 @@ class Rollout:
     episode_return: list[float] = field(default_factory=list)
     episode_length: list[int] = field(default_factory=list)
     log_prob: Array | None = None
+    metrics: Metrics = field(default_factory=dict)
 
 
 class Denominators(NamedTuple):

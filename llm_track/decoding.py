@@ -1,0 +1,226 @@
+"""Sampling completions with a key-value cache: the prompt once, then one token at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import array_api_compat.torch as xp
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from redline.algorithms.core.mixture import log_sum_exp
+from redline.algorithms.core.types import Array
+
+# Rows that have ended are dropped from the cache once they are this part of it: dropping copies
+# the cache, keeping wastes their share of every step.
+_DROP_SHARE = 0.125
+
+
+class Prompts(NamedTuple):
+    """Tokens [P, L] padded on the left, and their mask (True = a real token)."""
+
+    tokens: Array
+    mask: Array
+
+
+class Completions(NamedTuple):
+    """What was generated, numpy.
+
+    Attributes:
+        tokens: [B, T], the end of sequence included; padded on the right.
+        mask: [B, T], True where a token was generated.
+        ended: [B], the last token is the end of sequence: the cap did not cut.
+        log_prob: [B, T] of the distribution that was sampled from, in nats; 0 where masked.
+    """
+
+    tokens: Array
+    mask: Array
+    ended: Array
+    log_prob: Array
+
+
+def pad_left(rows: Sequence[Sequence[int]], pad_id: int) -> Prompts:
+    """Rows of tokens as one array; the mask says what is padding, whatever `pad_id` is."""
+    longest = max(map(len, rows))
+    mask = np.arange(longest) >= longest - np.array([len(row) for row in rows])[:, None]
+    tokens = np.full(mask.shape, pad_id, dtype=np.int64)
+    tokens[mask] = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
+    return Prompts(tokens, mask)
+
+
+class Decoder:
+    """Next-token log-probabilities of one model for rows that grow.
+
+    Args:
+        model: A transformers causal LM in evaluation mode.
+        temperature: Divides the logits; the log-probabilities are those of the result.
+    """
+
+    def __init__(self, model: Any, temperature: float) -> None:
+        self._model, self._temperature = model, temperature
+        self._cache = DynamicCache(config=model.config)
+
+    @torch.no_grad()
+    def start(self, prompts: Prompts, repeat: int) -> Tensor:
+        """Read the prompts once, then stand for `repeat` rows each.
+
+        Returns:
+            [P * repeat, V] log-probabilities in at least float32; rows of a prompt are neighbours.
+        """
+        tokens, mask = self._on_device(prompts.tokens), self._on_device(prompts.mask)
+        log_probs = self._step(tokens, mask.long(), _positions(mask))
+        self._cache.batch_repeat_interleave(repeat)
+        self._mask = mask.long().repeat_interleave(repeat, dim=0)
+        self._position = self._mask.sum(dim=1)
+        return log_probs.repeat_interleave(repeat, dim=0)
+
+    @torch.no_grad()
+    def append(self, tokens: Array) -> Tensor:
+        """Add one token [B] to every row; gives what may follow it, [B, V]."""
+        self._mask = torch.nn.functional.pad(self._mask, (0, 1), value=1)
+        log_probs = self._step(
+            self._on_device(tokens)[:, None], self._mask, self._position[:, None]
+        )
+        self._position = self._position + 1
+        return log_probs
+
+    def keep(self, rows: Array) -> None:
+        """Go on with the rows of these numbers only."""
+        index = self._on_device(rows)
+        self._cache.batch_select_indices(index)
+        self._mask, self._position = self._mask[index], self._position[index]
+
+    def _step(self, tokens: Tensor, mask: Tensor, positions: Tensor) -> Tensor:
+        logits = self._model(
+            input_ids=tokens,
+            attention_mask=mask,
+            position_ids=positions,
+            cache=self._cache,
+            use_cache=True,
+            logits_to_keep=1,
+        ).logits[:, -1]
+        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        return torch.log_softmax(wide / self._temperature, dim=-1)
+
+    def _on_device(self, value: Array) -> Tensor:
+        return torch.as_tensor(value, device=self._model.device)
+
+
+class MixtureDecoder:
+    """Decoders side by side: log sum_k w_k p_k of their next-token distributions.
+
+    A row's component is not drawn once: at every token the mixture is that of the policy, whose
+    log-probabilities are sums over tokens of these.
+    """
+
+    def __init__(self, decoders: Sequence[Decoder], weights: Sequence[float]) -> None:
+        self._decoders = list(decoders)
+        self._log_weights = [math.log(weight) for weight in weights]
+
+    def start(self, prompts: Prompts, repeat: int) -> Tensor:
+        """See `Decoder`."""
+        return self._mix([part.start(prompts, repeat) for part in self._decoders])
+
+    def append(self, tokens: Array) -> Tensor:
+        """See `Decoder`."""
+        return self._mix([part.append(tokens) for part in self._decoders])
+
+    def keep(self, rows: Array) -> None:
+        """See `Decoder`."""
+        for part in self._decoders:
+            part.keep(rows)
+
+    def _mix(self, log_probs: Sequence[Tensor]) -> Tensor:
+        pairs = zip(self._log_weights, log_probs, strict=True)
+        mixed: Tensor = log_sum_exp(xp, [weight + log_p for weight, log_p in pairs])
+        return mixed
+
+
+def decoder_of(policy: Any, temperature: float) -> Decoder | MixtureDecoder:
+    """What decodes a policy: one with a `model`, or a mixture with `components` and `weights`."""
+    if hasattr(policy, "components"):
+        parts = [Decoder(part.model, temperature) for part in policy.components]
+        return MixtureDecoder(parts, policy.weights)
+    return Decoder(policy.model, temperature)
+
+
+@torch.no_grad()
+def generate(
+    decoder: Decoder | MixtureDecoder,
+    prompts: Prompts,
+    *,
+    repeat: int,
+    cap: int,
+    eos_id: int,
+    pad_id: int,
+    rng: np.random.Generator | None,
+) -> Completions:
+    """Complete every prompt `repeat` times.
+
+    One uniform number per row and token is drawn before the first token, so that a completion
+    depends on the seed and its row, not on when other rows end.
+
+    Args:
+        decoder: Fresh.
+        prompts: [P, L].
+        repeat: Completions of a prompt; they stand together.
+        cap: Most tokens of a completion, the end of sequence included.
+        eos_id: Ends a completion.
+        pad_id: Fills rows after their end.
+        rng: Draws tokens; None: always the most probable one.
+    """
+    count = len(prompts.tokens) * repeat
+    uniform = None if rng is None else rng.random((count, cap))
+    tokens = np.full((count, cap), pad_id, dtype=np.int64)
+    log_prob = np.zeros((count, cap))
+    length = np.zeros(count, dtype=np.int64)
+    ended = np.zeros(count, dtype=bool)
+    rows = np.arange(count)  # those that the decoder still holds
+    log_probs = decoder.start(prompts, repeat)
+    for t in range(cap):
+        chosen, its_log_prob = choose(log_probs, None if uniform is None else uniform[rows, t])
+        going = ~ended[rows]
+        live = rows[going]
+        tokens[live, t], log_prob[live, t] = chosen[going], its_log_prob[going]
+        length[live] = t + 1
+        ended[live] = chosen[going] == eos_id
+        left = np.flatnonzero(~ended[rows])
+        if t + 1 == cap or not len(left):
+            break
+        if len(left) <= (1.0 - _DROP_SHARE) * len(rows):
+            decoder.keep(left)
+            rows, chosen = rows[left], chosen[left]
+        log_probs = decoder.append(chosen)
+    longest = int(length.max())
+    mask = np.arange(longest) < length[:, None]
+    return Completions(tokens[:, :longest], mask, ended, log_prob[:, :longest])
+
+
+def choose(log_probs: Tensor, uniform: Array | None) -> tuple[Array, Array]:
+    """A token for every row, and its log-probability.
+
+    Args:
+        log_probs: [B, V].
+        uniform: [B] in [0, 1): the token is where the distribution function passes it; None: the
+            most probable token.
+    """
+    if uniform is None:
+        chosen = log_probs.argmax(dim=-1)
+    else:
+        # float64: over a large vocabulary the sum's rounding would favour some tokens.
+        reached = log_probs.double().exp().cumsum(dim=-1)
+        # The sum is 1 but for rounding; scaled by it, the last token stays within reach.
+        target = torch.as_tensor(uniform, device=log_probs.device) * reached[:, -1]
+        chosen = torch.searchsorted(reached, target[:, None], right=True)[:, 0]
+        chosen = chosen.clamp(max=log_probs.shape[-1] - 1)
+    picked = log_probs.gather(-1, chosen[:, None])[:, 0]
+    return chosen.cpu().numpy(), picked.cpu().numpy()
+
+
+def _positions(mask: Tensor) -> Tensor:
+    """Number of a token within its row; padding on the left counts nothing."""
+    return (mask.long().cumsum(dim=1) - 1).clamp(min=0)

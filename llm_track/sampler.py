@@ -1,0 +1,197 @@
+"""Rollouts of a language model: groups of completions to training prompts, scored at their end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from redline.algorithms.core.types import Array, Metrics, Need, Rollout
+from redline.llm_track.decoding import Completions, Prompts, decoder_of, generate, pad_left
+from redline.llm_track.models import LanguageModel
+from redline.llm_track.rewards import RewardWeights, Score, score
+from redline.llm_track.tasks import LanguageTask, Problem
+
+
+class SamplingError(ValueError):
+    """A rollout that cannot be had, in one sentence."""
+
+
+@dataclass(frozen=True)
+class SamplingSettings:
+    """How completions are made.
+
+    Attributes:
+        temperature: Divides the logits; must be the policy's own.
+        max_completion: Most tokens of a completion, its end included; what is longer is cut.
+        reward: What an answer is paid.
+
+    Raises:
+        SamplingError: No positive temperature, or no room for a token and the end.
+    """
+
+    temperature: float = 1.0
+    max_completion: int = 64
+    reward: RewardWeights = RewardWeights()
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0.0:
+            raise SamplingError(
+                f"temperature must be above 0 while training, got {self.temperature}: there the "
+                "log-probabilities of a greedy choice have no gradient"
+            )
+        if self.max_completion < 2:
+            raise SamplingError(f"max_completion must be at least 2, got {self.max_completion}")
+
+
+class Generation:
+    """Completes problems with a policy and scores what comes out.
+
+    Args:
+        language_model: Gives the tokenizer and the context; the weights are the policy's.
+        settings: How.
+    """
+
+    def __init__(self, language_model: LanguageModel, settings: SamplingSettings) -> None:
+        self.language_model, self.settings = language_model, settings
+
+    def prompts(self, problems: Sequence[Problem]) -> Prompts:
+        """Tokens of the prompts, [P, L].
+
+        Raises:
+            SamplingError: A prompt leaves no room for a completion.
+        """
+        rows = [self.language_model.tokenizer.prompt(problem.prompt) for problem in problems]
+        longest, cap = max(map(len, rows)), self.settings.max_completion
+        if longest + cap > self.language_model.context:
+            raise SamplingError(
+                f"a prompt of {longest} tokens and a completion of up to {cap} exceed the context "
+                f"of {self.language_model.name} ({self.language_model.context} tokens): choose a "
+                "smaller max_completion, shorter prompts or another model"
+            )
+        return pad_left(rows, self.language_model.tokenizer.pad_id)
+
+    def complete(
+        self, policy: Any, prompts: Prompts, repeat: int, rng: np.random.Generator | None
+    ) -> Completions:
+        """`repeat` completions of every prompt; the greedy ones where `rng` is None."""
+        tokenizer = self.language_model.tokenizer
+        return generate(
+            decoder_of(policy, self.settings.temperature),
+            prompts,
+            repeat=repeat,
+            cap=self.settings.max_completion,
+            eos_id=tokenizer.eos_id,
+            pad_id=tokenizer.pad_id,
+            rng=rng,
+        )
+
+    def scores(self, problems: Sequence[Problem], completions: Completions) -> list[Score]:
+        """Score of every row; rows of one problem stand together."""
+        repeat = len(completions.tokens) // len(problems)
+        texts = self.texts(completions)
+        return [
+            score(text, bool(ended), problems[row // repeat].right)
+            for row, (text, ended) in enumerate(zip(texts, completions.ended, strict=True))
+        ]
+
+    def texts(self, completions: Completions) -> list[str]:
+        """Text of every row, without its end of sequence."""
+        pairs = zip(completions.tokens, completions.mask, strict=True)
+        return [self.language_model.tokenizer.decode(row[valid].tolist()) for row, valid in pairs]
+
+
+class LanguageSampler:
+    """Training prompts as a source of rollouts.
+
+    Args:
+        task: Asks and verifies.
+        generation: Completes.
+        rng: Draws problems and tokens.
+        keep_log_prob: Rollouts carry the log-probabilities of the policy that sampled them, for
+            a learner that is another policy by then.
+    """
+
+    def __init__(
+        self,
+        task: LanguageTask,
+        generation: Generation,
+        rng: np.random.Generator,
+        keep_log_prob: bool = False,
+    ) -> None:
+        self.task, self.generation, self.rng = task, generation, rng
+        self.keep_log_prob = keep_log_prob
+
+    def collect(self, policy: Any, need: Need) -> Rollout:
+        """One rollout: `need.groups` prompts with `need.group_size` completions each.
+
+        Raises:
+            SamplingError: Steps were asked for, or a prompt is too long.
+        """
+        if need.groups is None:
+            raise SamplingError(
+                "completions are whole episodes: ask for a number of episodes, not of steps"
+            )
+        problems = self.task.training(self.rng, need.groups)
+        prompts = self.generation.prompts(problems)
+        completions = self.generation.complete(policy, prompts, need.group_size, self.rng)
+        scores = self.generation.scores(problems, completions)
+        return self._rollout(prompts, completions, scores, need)
+
+    def _rollout(
+        self, prompts: Prompts, completions: Completions, scores: list[Score], need: Need
+    ) -> Rollout:
+        mask = completions.mask
+        rows, length = np.arange(len(mask)), mask.sum(axis=1)
+        last = np.zeros_like(mask)
+        last[rows, length - 1] = True
+        reward = [self.generation.settings.reward(found) for found in scores]
+        return Rollout(
+            observation=observation(prompts, completions, need.group_size),
+            action=completions.tokens,
+            reward=np.where(last, np.array(reward)[:, None], 0.0),
+            mask=mask,
+            # The score is final at the cap too: bootstrapping would pay for running into it.
+            terminated=last,
+            truncated=last & ~completions.ended[:, None],
+            episode_id=np.where(mask, rows[:, None], -1),
+            group_of_episode=rows // need.group_size,
+            bootstrap=None,
+            whole_episodes=True,
+            steps=len(mask),
+            episode_return=reward,
+            episode_length=length.tolist(),
+            log_prob=completions.log_prob if self.keep_log_prob else None,
+            metrics=group_metrics(scores, completions, need.group_size),
+        )
+
+
+def observation(prompts: Prompts, completions: Completions, repeat: int) -> Array:
+    """[B, L, 2]: the tokens of prompt and completion, and their mask (1 = a real token)."""
+    tokens = np.repeat(prompts.tokens, repeat, axis=0)
+    mask = np.repeat(prompts.mask, repeat, axis=0)
+    both = np.concatenate([tokens, completions.tokens], axis=1)
+    return np.stack([both, np.concatenate([mask, completions.mask], axis=1)], axis=-1)
+
+
+def group_metrics(scores: Sequence[Score], completions: Completions, group_size: int) -> Metrics:
+    """What a rollout's completions are like, means over completions or groups.
+
+    Returns:
+        Shares: right answers, completions in the asked form, completions cut by the cap, groups
+        whose answers are all right and all wrong (they teach a group-relative method nothing).
+        Counts: tokens of a completion, and different answers in a group.
+    """
+    correct = np.array([found.correct for found in scores]).reshape(-1, group_size)
+    answers = np.array([found.answer for found in scores], dtype=object).reshape(-1, group_size)
+    return {
+        "llm/accuracy": float(correct.mean()),
+        "llm/format": float(np.mean([found.formatted for found in scores])),
+        "llm/answer_length": float(completions.mask.sum(axis=1).mean()),
+        "llm/truncated": float(1.0 - completions.ended.mean()),
+        "llm/group_all_right": float(correct.all(axis=1).mean()),
+        "llm/group_all_wrong": float((~correct).all(axis=1).mean()),
+        "llm/distinct_answers": float(np.mean([len({*group} - {""}) for group in answers])),
+    }
