@@ -114,7 +114,11 @@ class Categorical:
         return -row_sum(xp, xp.exp(params[0]) * params[0])
 
     def kl(self, xp: Namespace, old: Params, new: Params) -> Array:
-        return row_sum(xp, xp.exp(old[0]) * (old[0] - new[0]))
+        # p_old (e^x - 1 - x), x = log p_new - log p_old: as p_old (-x) in sum, for both sum to 1,
+        # but without its cancellation near equal distributions. e^x may overflow where x is large.
+        x, p = new[0] - old[0], xp.exp(old[0])
+        near = p * (xp.expm1(xp.minimum(x, xp.ones_like(x))) - x)
+        return row_sum(xp, xp.where(x <= 1.0, near, xp.exp(new[0]) - p * (1.0 + x)))
 
     def score(self, params: Params, action: Array, weight: Array) -> Params:
         gradient = np.exp(params[0]) * -weight[..., None]

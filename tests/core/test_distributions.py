@@ -195,3 +195,18 @@ def test_entropy_by_hand() -> None:
     assert Categorical(4).entropy(np, certain)[0] == 0.0
     narrow = DiagGaussian(1).entropy(np, (np.zeros((1, 1)), np.array([-2.0])))
     assert narrow[0] < 0.0  # a density's entropy may be negative
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_the_divergence_of_near_categoricals_survives_single_precision(library: str) -> None:
+    rng = np.random.default_rng(0)
+    raw = rng.normal(size=(500, 4))
+    nearby, far = raw + 1e-3 * rng.normal(size=raw.shape), raw + 9.0 * rng.normal(size=raw.shape)
+    dist, xp = Categorical(4), np if library == "numpy" else XP
+    for other in (nearby, far):
+        old, new = (dist.params(np, (logits,)) for logits in (raw, other))
+        exact = (np.exp(old[0]) * (old[0] - new[0])).sum(axis=-1)
+        single = [(xp.asarray(part[0].astype(np.float32)),) for part in (old, new)]
+        actual = np.asarray(dist.kl(xp, *single))
+        assert (actual >= 0.0).all()
+        close(actual.astype(np.float64), exact, rtol=1e-3, atol=1e-10)
