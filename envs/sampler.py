@@ -232,11 +232,18 @@ class ControlSampler:
         return parts
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Inverse of `state_dict`."""
-        if self.observation_normalizer is not None:
-            self.observation_normalizer.moments.load_state_dict(state["observation"])
-        if self.reward_normalizer is not None:
-            self.reward_normalizer.moments.load_state_dict(state["reward"])
+        """Inverse of `state_dict`.
+
+        Raises:
+            ValueError: Statistics are missing that the settings ask for.
+        """
+        normalizers = {"observation": self.observation_normalizer, "reward": self.reward_normalizer}
+        for name, normalizer in normalizers.items():
+            if normalizer is None:
+                continue
+            if name not in state:
+                raise ValueError(f"the statistics of the {name} normaliser are missing")
+            normalizer.moments.load_state_dict(state[name])
 
     def close(self) -> None:
         """Release the environments."""

@@ -119,6 +119,8 @@ def _make(name: str, render_mode: str | None = None) -> Env:
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise TaskError(f"task {name!r} cannot be made: {reason}{renderer_hint(name)}") from error
+    if hasattr(getattr(env.unwrapped, "data", None), "warning"):
+        env = _Sound(env)
     discrete = (gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
     if isinstance(space, discrete) or (isinstance(space, gym.spaces.Box) and len(space.shape) != 1):
         env = gym.wrappers.FlattenObservation(env)
@@ -130,6 +132,32 @@ def _make(name: str, render_mode: str | None = None) -> Env:
             "turns many others into a Box)"
         )
     return env
+
+
+class _Sound(gym.Wrapper[Any, Any, Any, Any]):
+    """A MuJoCo simulation that fails where the simulator silently began anew.
+
+    After a number that is not finite or far too large it resets itself and goes on with numbers
+    that look well. It counts such events until the next reset, so one look at an episode's end will
+    do.
+    """
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        result = self.env.step(action)
+        if result[2] or result[3]:
+            self._look()
+        return result
+
+    def _look(self) -> None:
+        from mujoco import mjtWarning
+
+        counts = self.unwrapped.data.warning.number  # type: ignore[attr-defined]
+        bad = ("BADQPOS", "BADQVEL", "BADQACC", "BADCTRL")
+        if found := [name for name in bad if counts[getattr(mjtWarning, f"mjWARN_{name}")]]:
+            raise FloatingPointError(
+                f"the simulation blew up during this episode ({', '.join(found)}) and MuJoCo began "
+                "it anew without a word"
+            )
 
 
 def _is_mujoco(name: str) -> bool:

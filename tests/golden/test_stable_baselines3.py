@@ -39,9 +39,11 @@ EPOCHS, LR = 24, 5e-3
 DELTA = 0.02
 
 
+@pytest.mark.parametrize("space", ["categorical", "gaussian of six"])
 @pytest.mark.parametrize("seed", range(3))
-def test_gae(seed: int) -> None:
-    data = Experience(spaces.Discrete(3), seed)
+def test_gae(seed: int, space: str) -> None:
+    action_space, _ = ACTIONS[space]
+    data = Experience(action_space, seed)
     rng = np.random.default_rng(100 + seed)
     value = rng.normal(size=(STEPS, SLOTS)).astype(np.float32)
     last_value = rng.normal(size=SLOTS).astype(np.float32)
@@ -49,7 +51,7 @@ def test_gae(seed: int) -> None:
     truncated = data.done & (rng.random(data.done.shape) < 0.5)
 
     box = spaces.Box(-np.inf, np.inf, (WIDTH,))
-    buffer = RolloutBuffer(STEPS, box, spaces.Discrete(3), "cpu", LAM, GAMMA, n_envs=SLOTS)
+    buffer = RolloutBuffer(STEPS, box, action_space, "cpu", LAM, GAMMA, n_envs=SLOTS)
     # SB3 knows one kind of end; at a time limit it adds gamma V(final observation) to the reward.
     buffer.rewards[:] = data.reward + np.where(truncated, GAMMA * final_value, 0.0)
     buffer.values[:] = value

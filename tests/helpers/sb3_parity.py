@@ -19,6 +19,7 @@ HIDDEN = (16, 8)
 ACTIONS: dict[str, tuple[spaces.Space[Any], Distribution]] = {
     "categorical": (spaces.Discrete(3), Categorical(3)),
     "gaussian": (spaces.Box(-1.0, 1.0, (2,)), DiagGaussian(2)),
+    "gaussian of six": (spaces.Box(-1.0, 1.0, (6,)), DiagGaussian(6)),
     "gaussian of one": (spaces.Box(-1.0, 1.0, (1,)), DiagGaussian(1)),
 }
 POLICY_SETTINGS = {
