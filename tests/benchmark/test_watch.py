@@ -238,6 +238,7 @@ def test_mujoco_is_drawn_without_a_display(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_cartpole_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("pygame", reason="of the extra video")
     few = ["--steps", "64", "--n-envs", "1", "--n-steps", "64", "--minibatch-size", "64"]
     few += ["--evals", "1", "--eval-episodes", "1", "--no-tensorboard", "--out", "run"]
     assert redline_command(tmp_path, "run", "ppo", "--task", "CartPole-v1", *few).returncode == 0
