@@ -79,7 +79,7 @@ def save(results: Results, path: Path) -> None:
             axis.set_visible(axis.has_data())
         handles = {
             label: line
-            for axis in axes.values()
+            for axis in reversed(list(axes.values()))  # the first panel with a name counts
             for line, label in zip(*axis.get_legend_handles_labels(), strict=True)
         }
         order = [name for name in methods if name in handles]

@@ -242,7 +242,7 @@ def mean_and_half_width(summary: Summary) -> str:
     if summary.n == 0:
         return "n/a"
     if summary.mean_interval is None:
-        return f"{number(summary.mean)} ± n/a (n=1)"
+        return f"{number(summary.mean)} ± n/a"
     half = (summary.mean_interval.high - summary.mean_interval.low) / 2
     return f"{number(summary.mean)} ± {number(half, scale=summary.mean)}"
 

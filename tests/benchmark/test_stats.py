@@ -46,7 +46,7 @@ def test_the_iqm_cuts_whole_values(values: list[float], expected: float) -> None
 def test_one_seed_has_no_interval() -> None:
     one = summarise([4.0])
     assert one.mean_interval is None and one.iqm_interval is None
-    assert mean_and_half_width(one) == "4.00 ± n/a (n=1)"
+    assert mean_and_half_width(one) == "4.00 ± n/a"
     assert brackets(one.iqm_interval, one.n) == "n/a (n=1)"
 
 
@@ -90,7 +90,14 @@ def test_a_normalised_score_refuses_equal_references() -> None:
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(1234.56, "1,234.6"), (-12.345, "-12.35"), (0.01234, "0.012"), (NAN, "n/a")],
+    [(1234.56, "1,235"), (123.45, "123.5"), (-12.345, "-12.35"), (0.01234, "0.012"), (NAN, "n/a")],
 )
 def test_numbers_have_about_four_digits(value: float, shown: str) -> None:
     assert number(value) == shown
+
+
+@pytest.mark.parametrize(("length", "columns"), [(4, 5), (30, 2), (200, 1)])
+def test_a_legend_has_the_columns_that_its_names_leave_room_for(length: int, columns: int) -> None:
+    from redline.benchmark.plots import _legend_columns
+
+    assert _legend_columns(["x" * length] * 6, inches=8.0) == columns
