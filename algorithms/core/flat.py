@@ -37,6 +37,8 @@ class FlatAdam:
         """theta += lr * m_hat / (sqrt(v_hat) + eps)."""
         self._adam.param_groups[0]["lr"] = lr
         self._adam.step()
+        # torch counts the changes of a tensor, but its fused optimisers leave theirs out.
+        torch.autograd.graph.increment_version(self._parameters)
 
     def state_dict(self) -> dict[str, Any]:
         """Moments and step count."""
@@ -116,18 +118,25 @@ class FlatModule:
         tensor = self.asarray(observation)
         return tensor.to(self.parameters.dtype) if tensor.is_floating_point() else tensor
 
+    def collect_into(self, flat: Tensor) -> None:
+        """Let derivatives of the parameters add up in `flat` [P], from 0 on."""
+        flat.zero_()
+        for tensor, view in zip(self.tensors, views(flat, self.tensors), strict=True):
+            tensor.grad = view
+
     def ascend(self, objective: Tensor) -> None:
         """Fill the flat gradient with that of a scalar."""
-        self.gradient_buffer.zero_()
-        for tensor, view in zip(
-            self.tensors, views(self.gradient_buffer, self.tensors), strict=True
-        ):
-            tensor.grad = view
+        self.collect_into(self.gradient_buffer)
         objective.backward()  # type: ignore[no-untyped-call]
 
     def optimizer(self, eps: float) -> Optimizer:
         """Adam on the flat tensors."""
         return FlatAdam(self.parameters, self.gradient_buffer, eps)
+
+    @property
+    def version(self) -> int:
+        """A number that changes whenever the parameters do."""
+        return sum(tensor._version for tensor in (self.parameters, *self.tensors))
 
     def snapshot(self) -> Tensor:
         """A copy of the parameters."""

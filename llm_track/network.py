@@ -1,0 +1,149 @@
+"""A causal language model seen as a trunk that gives hidden states, and a head that follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from redline.algorithms.core.flat import FlatModule
+from redline.algorithms.core.types import Array
+from redline.llm_track.completions import Completions, Part
+from redline.llm_track.head import Head, default_chunk
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+# Activations of one micro-batch where its rows are not given, and their numbers per token, layer
+# and unit of width (measured on Llama: 20 to 25).
+_ACTIVATION_BYTES = 2**30
+_ACTIVATIONS = 25
+
+
+class CausalNetwork(FlatModule):
+    """The model of a policy: micro-batches of rows through the trunk, chunks of tokens beyond it.
+
+    Args:
+        model: A transformers causal LM on its device, in its precision. Dropout is off from here.
+        temperature: Divides the logits.
+        rows: Rows of a micro-batch; None: as many as make 1 GB of activations.
+        chunk: Tokens whose log-probabilities over the vocabulary are held at once; None: 32 MB.
+
+    Raises:
+        ValueError: The head is not linear, parameters are of several precisions or devices, or
+            nothing is trainable.
+    """
+
+    per_element = False
+
+    def __init__(
+        self, model: PreTrainedModel, temperature: float, rows: int | None, chunk: int | None
+    ) -> None:
+        super().__init__(model)
+        self.model: Any = model
+        self.trunk: Any = model.base_model
+        self.temperature, self.rows = temperature, rows
+        self.output = _linear_head(model)
+        self.chunk = chunk or default_chunk(self.output.out_features)
+        slot = {id(tensor): i for i, tensor in enumerate(self.tensors)}
+        self.head_slots = (slot.get(id(self.output.weight), -1), slot.get(id(self.output.bias), -1))
+        self.trunk_slots = {
+            name: slot[id(parameter)]
+            for name, parameter in self.trunk.named_parameters()
+            if parameter.requires_grad
+        }
+
+    @property
+    def size(self) -> int:
+        """Parameters, frozen ones included."""
+        return sum(parameter.numel() for parameter in self.module.parameters())
+
+    def head(self) -> Head:
+        """The output layer, detached, in float32 at least."""
+        weight, bias = self.output.weight, self.output.bias
+        detached = None if bias is None else bias.detach()
+        return Head(weight.detach(), detached, self.temperature).to(self.dtype)
+
+    @contextmanager
+    def learning_head(self, block: Container[int] | None = None) -> Iterator[Head]:
+        """The output layer, whose derivatives add up in its parameters' `grad`.
+
+        They do so in float32 at least, and arrive when the context ends where the parameters are
+        in less.
+
+        Args:
+            block: Positions in `tensors` of the parameters that are meant; None: all.
+        """
+        head = self.head()
+        narrow = []
+        for slot, leaf in zip(self.head_slots, (head.weight, head.bias), strict=True):
+            if leaf is None or slot < 0 or (block is not None and slot not in block):
+                continue
+            gradient = self.tensors[slot].grad
+            assert gradient is not None, "collect_into says where derivatives go"
+            leaf.requires_grad_(True)
+            if leaf.dtype == gradient.dtype:
+                leaf.grad = gradient
+            else:
+                leaf.grad = torch.zeros_like(leaf)
+                narrow.append((gradient, leaf.grad))
+        yield head
+        for gradient, wide in narrow:
+            gradient += wide
+
+    def parts(self, observation: Tensor, mask: Tensor) -> Iterator[Part]:
+        """The elements of `mask` in micro-batches of rows."""
+        completions = Completions(observation, mask)
+        rows = self.rows
+        if rows is None:
+            config: Any = self.model.config
+            per_token = _ACTIVATIONS * config.num_hidden_layers * config.hidden_size
+            per_row = per_token * self.parameters.itemsize * max(1, int(completions.width.max()))
+            rows = max(1, _ACTIVATION_BYTES // per_row)
+        return completions.parts(rows)
+
+    def states(self, part: Part, values: dict[str, Tensor] | None = None) -> Tensor:
+        """The last layer's states [N, D] that a part's elements are drawn from.
+
+        Args:
+            part: N elements.
+            values: Parameters of the trunk in place of its own, by name.
+        """
+        inputs = {"input_ids": part.tokens, "use_cache": False}
+        output = functional_call(self.trunk, values, (), inputs) if values else self.trunk(**inputs)
+        hidden: Tensor = output.last_hidden_state[part.states]
+        return hidden.to(self.dtype)
+
+    @torch.no_grad()
+    def hidden(self, observation: Array, mask: Array) -> Tensor:
+        """The last layer's states [B, T, D] that each element is drawn from; 0 where masked."""
+        observation, mask = self.asarray(observation), self.asarray(mask)
+        found = torch.zeros(
+            (*mask.shape, self.output.in_features), dtype=self.dtype, device=mask.device
+        )
+        for part in self.parts(observation, mask):
+            found[part.elements] = self.states(part)
+        return found
+
+
+@torch.no_grad()
+def _linear_head(model: PreTrainedModel) -> nn.Linear:
+    """The layer that turns the last states into logits.
+
+    Raises:
+        ValueError: There is more to the logits than a linear layer (caps, scales).
+    """
+    head: Any = model.get_output_embeddings()  # type: ignore[no-untyped-call]
+    inputs = {"input_ids": torch.tensor([[0, 1]], device=model.device), "use_cache": False}
+    if isinstance(head, nn.Linear):
+        logits = model(**inputs).logits
+        if torch.allclose(head(model.base_model(**inputs).last_hidden_state), logits, rtol=1e-3):
+            return head
+    raise ValueError(
+        f"{type(model).__name__} is not supported: its logits are not a linear layer on its last "
+        "hidden states"
+    )
