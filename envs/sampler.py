@@ -186,10 +186,17 @@ class ControlSampler:
         bootstrap = record.bootstraps(self.task.observation_size)
         if not np.isfinite(bootstrap.observation).all():
             raise EnvironmentFault(f"{self.task.name}: a final observation is not finite")
+        normalizer = self.observation_normalizer
+        first = normalizer is not None and normalizer.moments.count == 0
+        if normalizer is not None and first:
+            # Learned from as it was acted on, raw, the first rollout would shape weights for a
+            # scale that is gone with the second: a natural step on observations of 0.01 never
+            # recovers. The initial policy hardly depends on what it observes.
+            normalizer.update(raw[mask])
         observation = self.normalise(raw)
         bootstrap = bootstrap._replace(observation=self.normalise(bootstrap.observation))
-        if self.observation_normalizer is not None:
-            self.observation_normalizer.update(raw[mask])
+        if normalizer is not None and not first:
+            normalizer.update(raw[mask])
         terminated, truncated = record.stack("terminated"), record.stack("truncated")
         if self.reward_normalizer is not None:
             end = terminated | truncated

@@ -82,8 +82,15 @@ def test_evaluation_reports_raw_returns_with_frozen_statistics():
 def test_one_rollout_is_seen_in_one_scale():
     source = sampler("ToyLong-v0", normalize_observation=True)
     actor = policy("ToyLong-v0")
-    first = source.collect(actor, Need(steps=50))
-    second = source.collect(actor, Need(steps=50))
-    assert first.observation[0, :, 1].tolist() == list(range(50))
+    seen = []
+    act = actor.act
+    actor.act = lambda observation, rng: seen.append(observation[0, 1]) or act(observation, rng)
+    first, second, third = (source.collect(actor, Need(steps=steps)) for steps in (50, 50, 10))
+    # The first rollout is acted on raw, for want of statistics, and learned from in its own scale.
+    assert seen[:50] == list(range(50))
     scaled = (np.arange(50) - 24.5) / np.sqrt(np.arange(50).var())
-    assert np.allclose(second.observation[0, :, 1], scaled, atol=1e-5)
+    for rollout in (first, second):
+        assert np.allclose(rollout.observation[0, :, 1], scaled, atol=1e-5)
+    assert np.allclose(seen[50:100], scaled, atol=1e-5)
+    assert source.observation_normalizer.moments.count == 110
+    assert np.allclose(seen[100:], third.observation[0, :, 1], atol=1e-6)
