@@ -15,7 +15,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from redline.benchmark.baselines.catalogue import is_external
-from redline.benchmark.records import CLIP_FRACTION, DETERMINISTIC, KL, Results
+from redline.benchmark.records import (
+    CLIP_FRACTION,
+    DETERMINISTIC,
+    KL,
+    KL_COEF,
+    MIXTURE_ALPHA,
+    Results,
+)
 from redline.benchmark.stats import t_interval
 
 # Okabe and Ito's colours, told apart with any colour vision; black last. Dashes start when they
@@ -45,11 +52,16 @@ _LABELS = {
     DETERMINISTIC: "mean reward per episode",
     KL: "KL(old‖new) in nats",
     CLIP_FRACTION: "share of gradient clipped",
+    KL_COEF: "coefficient of the KL penalty",
+    MIXTURE_ALPHA: "weight α of the new policy",
 }
+_LOGARITHMIC = (KL, KL_COEF, MIXTURE_ALPHA)
+# Panels side by side below the rewards of a single task.
+_ABREAST = 2
 
 
 def save(results: Results, path: Path) -> None:
-    """Write the figure as PNG: rewards of every task, below them KL and clip fraction.
+    """Write the figure as PNG: rewards of every task, below them what is logged of the steps.
 
     Raises:
         OSError: The file cannot be written.
@@ -65,7 +77,7 @@ def save(results: Results, path: Path) -> None:
     }
     shown = [
         metric
-        for metric in (KL, CLIP_FRACTION)
+        for metric in (KL, CLIP_FRACTION, KL_COEF, MIXTURE_ALPHA)
         if metric in results.updates and results.updates[metric].notna().any()
     ]
     with mpl.rc_context(_STYLE):
@@ -108,8 +120,13 @@ def _panels(
     columns = math.ceil(len(tasks) / math.ceil(len(tasks) / _COLUMNS))
     rows: list[list[tuple[str, str] | None]] = []
     if len(tasks) == 1:
-        rows = [[(tasks[0], DETERMINISTIC)] * max(len(shown), 1)]
-        rows += [[(tasks[0], metric) for metric in shown]] if shown else []
+        abreast = min(max(len(shown), 1), _ABREAST)
+        rows = [[(tasks[0], DETERMINISTIC)] * abreast]
+        for start in range(0, len(shown), abreast):
+            row: list[tuple[str, str] | None] = [
+                (tasks[0], metric) for metric in shown[start : start + abreast]
+            ]
+            rows.append(row + row[-1:] * (abreast - len(row)))
     else:
         for start in range(0, len(tasks), columns):
             block = tasks[start : start + columns]
@@ -137,7 +154,7 @@ def _draw(axis: Axes, frame: pd.DataFrame, metric: str, styles: dict[str, Any]) 
             step, mean = _binned(runs, metric)
         # A line of one point is not seen.
         axis.plot(step, mean, label=method, marker="o" if len(step) == 1 else "", **style)
-    if metric == KL:
+    if metric in _LOGARITHMIC:
         axis.set_yscale("log")
     elif metric == DETERMINISTIC and np.isfinite(frame[metric]).any():
         # By the data: with few seeds an interval reaches far beyond what a task can pay.
@@ -175,5 +192,5 @@ def _binned(runs: pd.DataFrame, metric: str) -> tuple[Any, Any]:
     per_seed = runs.groupby([bins, runs["seed"]])[["step", metric]].mean()
     mean = per_seed.groupby(level=0).mean()
     # A log axis has no place for 0 (a refused step, say): a gap instead of a fall to the floor.
-    value = mean[metric].where(mean[metric] > 0) if metric == KL else mean[metric]
+    value = mean[metric].where(mean[metric] > 0) if metric in _LOGARITHMIC else mean[metric]
     return mean["step"].to_numpy(), value.to_numpy()

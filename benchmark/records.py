@@ -22,9 +22,11 @@ DETERMINISTIC = "eval/mean_reward"
 STOCHASTIC = "eval/mean_reward_stochastic"
 KL = "train/kl"
 CLIP_FRACTION = "train/clip_fraction"
+KL_COEF = "train/kl_coef"
+MIXTURE_ALPHA = "train/mixture_alpha"
 
 _EVALS = ("step", DETERMINISTIC, STOCHASTIC)
-_UPDATES = ("step", KL, CLIP_FRACTION, "time/fps")
+_UPDATES = ("step", KL, CLIP_FRACTION, KL_COEF, MIXTURE_ALPHA, "time/fps")
 _KEY = ("task", "method", "seed")
 _RUNS = (
     *_KEY,
