@@ -13,7 +13,18 @@ mean of the final deterministic evaluation. Varied were
 - ppo: n_steps 32-128, epochs, minibatch_size, gae_lambda, gamma, lr, target_kl, clip schedule,
   entropy bonus, around the values that rl-zoo publishes (which ended at 472);
 - grpo: groups x group_size, lr 1e-3 to 5e-3, epochs, minibatch_size, gamma, clip, std, target_kl,
-  entropy bonus, per timestep.
+  entropy bonus, per timestep;
+- reinforce_group: groups x group_size, lr 2e-3 to 1e-2, gamma, std, grouping, gradient clip,
+  entropy bonus, per timestep;
+- reinforce_baseline: episodes 2-16, lr 5e-3 to 2e-2, gae_lambda 0.95-1, gamma, gradient clip,
+  critic_epochs, entropy bonus, and steps in place of episodes (A2C);
+- ppo_kl: n_steps 32-256, minibatch_size, lr, lr_decay, gamma, gae_lambda, epochs, kl_target 0.003
+  to 0.05;
+- cpi_penalty: the theoretical C, C 0.3-30 on mean or largest KL in either direction, lr 3e-4 and
+  1e-3, n_steps, minibatch_size, gamma, gae_lambda, epochs. C between 1 and 10 on the mean KL does
+  equally well; the theoretical C ends at 27;
+- cpi: alpha from the bound or by line search with delta 0.003-0.03, lr, n_steps, minibatch_size,
+  gae_lambda, epochs, holdout, max_components, distill_epochs, entropy bonus.
 
 Many settings of npg, trpo and ppo tied at 500; a cheap one was taken. grpo's best, 500, compares
 returns-to-go per timestep; with the paper's one advantage per episode the best ended at 492.6, and
@@ -42,17 +53,60 @@ CARTPOLE: dict[str, dict[str, Any]] = {
         "clip.schedule": "linear",
     },
     "grpo": {"groups": 4, "group_size": 4, "lr": 3e-3, "per": "timestep"},
+    "reinforce_group": {"groups": 1, "group_size": 8, "lr": 1e-2, "per": "timestep"},
+    "reinforce_baseline": {"critic_epochs": 5},
+    "ppo_kl": {"lr_decay": True},
+    "cpi": {"alpha": "line_search"},
+    "cpi_penalty": {"penalty": 3.0, "kl_over": "mean"},
 }
 
-FAMILIES: dict[str, dict[str, dict[str, Any]]] = {"cartpole": CARTPOLE}
+# Ingredients that every method shares on MuJoCo; each is a flag, so each can be taken away.
+_MUJOCO: dict[str, Any] = {
+    "steps": 1_000_000,
+    "eval_episodes": 10,
+    "n_envs": 8,
+    "normalize_observation": True,
+    "log_std_init": -0.5,
+}
+_CRITIC = {"scale_returns": True}
+_FIRST_ORDER = _MUJOCO | _CRITIC | {"recompute_advantage": True, "lr_decay": True}
+
+MUJOCO: dict[str, dict[str, Any]] = {
+    "ppo": _FIRST_ORDER,
+}
+
+# What single tasks need besides, whatever the method.
+_TASKS: dict[str, dict[str, Any]] = {
+    "Swimmer-v5": {"gamma": 0.9999},
+}
+
+FAMILIES: dict[str, dict[str, dict[str, Any]]] = {"cartpole": CARTPOLE, "mujoco": MUJOCO}
+
+_MUJOCO_TASKS = (
+    "Ant",
+    "HalfCheetah",
+    "Hopper",
+    "Humanoid",
+    "HumanoidStandup",
+    "InvertedDoublePendulum",
+    "InvertedPendulum",
+    "Pusher",
+    "Reacher",
+    "Swimmer",
+    "Walker2d",
+)
 
 
 def family(task: str) -> str | None:
     """The family that a task belongs to, None where there is none."""
-    return "cartpole" if task.rpartition(":")[2].startswith("CartPole-") else None
+    name = task.rpartition(":")[2].rpartition("-")[0]
+    if name == "CartPole":
+        return "cartpole"
+    return "mujoco" if name in _MUJOCO_TASKS else None
 
 
 def preset(algo: str, task: str) -> dict[str, Any]:
     """Overrides for an algorithm on a task; empty where the recipe's own defaults apply."""
     name = family(task)
-    return dict(FAMILIES[name].get(algo, {})) if name else {}
+    chosen = FAMILIES[name].get(algo, {}) if name else {}
+    return chosen | _TASKS.get(task, {}) if chosen else {}
