@@ -12,6 +12,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PORTIONS = ("algorithms", "envs", "llm_track", "benchmark")
+# Folders of files that are no modules.
+DATA = {"redline.benchmark.suites", "redline.llm_track.assets"}
 IGNORED = shutil.ignore_patterns("__pycache__")
 
 # Prints where each package comes from and which suites the installed data folder holds.
@@ -75,7 +77,7 @@ def test_the_wheel_holds_every_file_and_works_away_from_the_checkout(tmp_path: P
     site = tmp_path / "site"
     pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps")
     run(*pip, "--target", site, wheel)
-    modules = [name for name in listed_packages() if name != "redline.benchmark.suites"]
+    modules = sorted(listed_packages() - DATA)
     # -S leaves out the .pth files, and with them the finder of an editable install, which would
     # supply from the checkout whatever the wheel lacks; dependencies come by PYTHONPATH instead.
     dependencies = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}

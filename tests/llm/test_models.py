@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import torch
 from language import MICRO, micro_language_model, next_log_probs
+from tokenizers.processors import TemplateProcessing
 
-from redline.llm_track.characters import CHARACTERS, character_tokenizer
+from redline.llm_track.characters import CHARACTERS, EOS, character_tokenizer
 from redline.llm_track.models import (
     LanguageModel,
     ModelError,
@@ -129,13 +130,19 @@ def test_padding_falls_back_on_the_end_of_sequence() -> None:
 
 def test_the_chat_template_is_one_turn() -> None:
     tokenizer = character_tokenizer()
+    # A token that the tokenizer itself puts before every text, as Llama's does.
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=f"{EOS} $A", special_tokens=[(EOS, 1)]
+    )
+    assert TextTokenizer(tokenizer).prompt("4") == [1, *ids_of("4")]
+    assert TextTokenizer(tokenizer).completion("4") == [*ids_of("4"), 1]
     tokenizer.chat_template = (
         "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
         "{% if add_generation_prompt %}<assistant>{% endif %}"
     )
     found = TextTokenizer(tokenizer)
-    assert found.decode(found.prompt("4+3?")) == "<user>4+3?</><assistant>"
-    assert found.decode(found.completion("#7")) == "#7"
+    # The template holds such tokens where they belong.
+    assert found.prompt("4+3?") == ids_of("<user>4+3?</><assistant>")
 
 
 def test_recomputed_activations_give_the_same_gradient_in_evaluation_mode() -> None:
