@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.func import jvp
+from torch.autograd import forward_ad
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from redline.algorithms.core.flat import views
@@ -100,14 +100,13 @@ def _tangent(
     direction: dict[int, Tensor],
 ) -> Tensor:
     """J v of the last states, [N, D]."""
-    point = tuple(policy.tensors[slot].detach() for slot in trunk.values())
-    along = tuple(direction[slot] for slot in trunk.values())
-
-    def states(*values: Tensor) -> Tensor:
-        return policy.states(part, dict(zip(trunk, values, strict=True)))
-
-    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
-        tangent: Tensor = jvp(states, point, along)[1]
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), forward_ad.dual_level():
+        moving = {
+            name: forward_ad.make_dual(policy.tensors[slot].detach(), direction[slot])
+            for name, slot in trunk.items()
+        }
+        tangent = forward_ad.unpack_dual(policy.states(part, moving)).tangent
+    assert tangent is not None, "the states depend on every parameter of the trunk"
     return tangent
 
 

@@ -18,7 +18,8 @@ from redline.algorithms.core.distributions import Categorical
 from redline.algorithms.core.types import Array, Namespace, Params
 from redline.llm_track.completions import slices
 
-# Numbers in one [chunk, V] tensor by default: 32 MB in float32; a backward pass holds about six.
+# Numbers in one [chunk, V] tensor by default: 32 MB in float32. A backward pass holds six of them,
+# and with an entropy and an exact KL term up to thirty.
 _CHUNK_NUMBERS = 2**23
 
 

@@ -10,9 +10,11 @@ import numpy as np
 import torch
 from double import PAD, PromptSampler, lm_batch
 from torch import nn
+from torch.func import functional_call
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
+from redline.algorithms.core.flat import views
 from redline.algorithms.core.types import Batch, Need, Rollout
 from redline.llm_track.policy import CausalLMPolicy
 
@@ -117,3 +119,19 @@ def sibling(policy: CausalLMPolicy, **settings: Any) -> CausalLMPolicy:
     for name, value in settings.items():
         setattr(twin, name, value)
     return twin
+
+
+def row_by_row(policy: CausalLMPolicy, batch: Batch, flat: Any) -> Any:
+    """log pi [B, T, V] at other parameters: each row alone, without padding, by the whole model."""
+    named = dict(zip(policy.names, views(flat, policy.tensors), strict=True))
+    last = batch.mask.shape[1]
+    rows = []
+    for observation, mask in zip(batch.observation, batch.mask, strict=True):
+        tokens, real = observation[:, 0], observation[:, 1].bool()
+        inputs = {"input_ids": tokens[real][None]}
+        logits = functional_call(policy.model, named, (), inputs).logits[0] / policy.temperature
+        # A completion is padded on the right only, so its real tokens are its first ones.
+        prompt, count = int(real[:-last].sum()), int(mask.sum())
+        log_p = logits[prompt - 1 : prompt - 1 + count].log_softmax(-1)
+        rows.append(nn.functional.pad(log_p, (0, 0, 0, last - count)))
+    return torch.stack(rows)
