@@ -23,8 +23,8 @@ mean of the final deterministic evaluation. Varied were
 - cpi_penalty: the theoretical C, C 0.3-30 on mean or largest KL in either direction, lr 3e-4 and
   1e-3, n_steps, minibatch_size, gamma, gae_lambda, epochs. C between 1 and 10 on the mean KL does
   equally well; the theoretical C ends at 27;
-- cpi: alpha from the bound or by line search with delta 0.003-0.03, lr, n_steps, minibatch_size,
-  gae_lambda, epochs, holdout, max_components, distill_epochs, entropy bonus.
+- cpi: two trials only, on seeds 1000-1002: the bound's alpha, and line search with the recipe's
+  other defaults, which reached 500 on all three.
 
 Many settings of npg, trpo and ppo tied at 500; a cheap one was taken. grpo's best, 500, compares
 returns-to-go per timestep; with the paper's one advantage per episode the best ended at 492.6, and
