@@ -12,8 +12,9 @@ Item = TypeVar("Item")
 _HELD_OUT_SHARE = 10
 # Where the listing of a held-out set starts: far from the seeds of runs.
 HELD_OUT_SEED = 10_000_000
-# Draws for every problem of a held-out set before the space is taken for exhausted.
-_PATIENCE = 1_000
+# Draws in a row that repeat what was found, for every problem found, before the space is taken for
+# exhausted: with one of N equally likely problems left that is wrong with probability exp(-20).
+_PATIENCE = 20
 
 
 class TaskError(ValueError):
@@ -35,10 +36,10 @@ def first_distinct(
         TaskError: The stream has only repeated itself for a long time.
     """
     found: dict[Hashable, Item] = {}
-    for _ in range(count * _PATIENCE):
-        if len(found) == count:
-            break
+    repeats = 0
+    while len(found) < count and repeats <= _PATIENCE * (len(found) + 1):
         item = draw()
+        repeats = repeats + 1 if identity(item) in found else 0
         found.setdefault(identity(item), item)
     if len(found) < count:
         raise TaskError(
