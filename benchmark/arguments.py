@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+from redline.benchmark import language_presets
 from redline.benchmark.baselines import catalogue
 from redline.benchmark.config import (
     PLUGIN_CODE,
     Resolved,
-    RunConfig,
     check,
     flat_fields,
     replace_fields,
@@ -20,13 +20,20 @@ from redline.benchmark.config import (
 from redline.benchmark.errors import BadInput
 from redline.benchmark.parsing import flat_types, option, parse
 from redline.benchmark.presets import preset
+from redline.benchmark.tracks import LANGUAGE, RunConfig, Track, other_than, track_of
+
+# The setting that holds names and values of its own: --generator min_terms 2 max_terms 3.
+_PAIRS = "generator."
 
 
 def to_arguments(settings: Mapping[str, Any]) -> list[str]:
     """A mapping of dotted names, as in a suite, as command-line arguments."""
     arguments: list[str] = []
+    pairs: list[str] = []
     for key, value in settings.items():
-        if isinstance(value, Mapping):
+        if key.startswith(_PAIRS):
+            pairs += [key.removeprefix(_PAIRS), str(value)]
+        elif isinstance(value, Mapping):
             arguments += to_arguments({f"{key}.{inner}": item for inner, item in value.items()})
         elif isinstance(value, bool):
             head, _, name = key.rpartition(".")
@@ -38,7 +45,7 @@ def to_arguments(settings: Mapping[str, Any]) -> list[str]:
             raise BadInput(f"{key} must be a value, got {value!r}, which looks like a flag")
         else:
             arguments += [f"--{key}", str(value)]
-    return arguments
+    return [*arguments, f"--{_PAIRS[:-1]}", *pairs] if pairs else arguments
 
 
 def resolve(algo: str, arguments: Sequence[str], prog: str = "redline run") -> Resolved:
@@ -51,14 +58,15 @@ def resolve(algo: str, arguments: Sequence[str], prog: str = "redline run") -> R
     plugins = [Path(path).resolve() for path in option(arguments, "plugin")]
     if not plugins and "--plugin" in arguments:
         raise BadInput("--plugin needs a value: the path of a Python file")
-    recipe = _recipe(algo, plugins)
     tasks = option(arguments, "task")
     wants_help = any(argument in ("-h", "--help") for argument in arguments)
+    task = tasks[-1] if tasks else "CartPole-v1"
+    track = track_of(task)
+    recipe = _recipe(algo, plugins, track)
     if not tasks and not wants_help:
         raise BadInput(f"{prog} {algo} needs --task, for example --task CartPole-v1")
-    task = tasks[-1] if tasks else "CartPole-v1"
     with _blamed_on(algo):
-        before = _with_preset(algo, task, RunConfig(task=task), recipe())
+        before = _with_preset(algo, task, track.config(task=task), recipe())
         run, settings = _parse(arguments, *before, f"{prog} {algo}")
         # Absolute, so that the record is of use from any folder; all of them, since of a repeated
         # flag the parser keeps the last.
@@ -74,16 +82,17 @@ def from_record(data: Mapping[str, Any]) -> Resolved:
     Raises:
         BadInput: The algorithm is not there any more (a plugin, perhaps).
     """
-    recipe = _recipe(data["algo"], data["run"]["plugin"])
+    track = track_of(data["run"]["task"])
+    recipe = _recipe(data["algo"], data["run"]["plugin"], track)
     of_run = {key: value for key, value in data["run"].items() if key != PLUGIN_CODE}
-    run = replace_fields(RunConfig(task=data["run"]["task"]), of_run)
+    run = replace_fields(track.config(task=data["run"]["task"]), of_run)
     run = dataclasses.replace(
         run, out=Path(run.out) if run.out else None, plugin=tuple(map(Path, run.plugin))
     )
     return Resolved(data["algo"], replace_fields(recipe(), data["recipe"]), run, data["overrides"])
 
 
-def _recipe(algo: str, plugins: Iterable[str | Path]) -> type[Any]:
+def _recipe(algo: str, plugins: Iterable[str | Path], track: Track) -> type[Any]:
     from redline.algorithms import registry
 
     try:
@@ -92,8 +101,10 @@ def _recipe(algo: str, plugins: Iterable[str | Path]) -> type[Any]:
         recipe = catalogue.get(algo) if catalogue.is_external(algo) else registry.get(algo)
     except (registry.UnknownAlgorithm, registry.PluginError) as error:
         raise BadInput(str(error)) from error
+    if catalogue.is_external(algo) and track is LANGUAGE:
+        raise BadInput(f"{algo} trains on control tasks alone, such as CartPole-v1")
     names = {field.name for field in dataclasses.fields(recipe)}
-    for field in dataclasses.fields(RunConfig):
+    for field in dataclasses.fields(track.config):
         if field.name in names:
             raise BadInput(
                 f"algorithm {algo!r}: its field {field.name!r} is a setting of every run already; "
@@ -120,10 +131,15 @@ def _blamed_on(algo: str) -> Iterator[None]:
         raise BadInput(str(fault)) from error
 
 
+def _preset(algo: str, task: str) -> dict[str, Any]:
+    if catalogue.is_external(algo):
+        return catalogue.preset(algo, task)
+    return language_presets.preset(algo) if track_of(task) is LANGUAGE else preset(algo, task)
+
+
 def _with_preset(algo: str, task: str, run: RunConfig, recipe: Any) -> tuple[RunConfig, Any]:
-    of_run = {field.name for field in dataclasses.fields(RunConfig)}
-    chosen = catalogue.preset if catalogue.is_external(algo) else preset
-    values = chosen(algo, task)
+    of_run = {field.name for field in dataclasses.fields(run)}
+    values = _preset(algo, task)
     run = replace_fields(run, {k: v for k, v in values.items() if k in of_run})
     return run, replace_fields(recipe, {k: v for k, v in values.items() if k not in of_run})
 
@@ -137,25 +153,33 @@ def _parse(
     both = dataclasses.make_dataclass(
         "Settings",
         [
-            ("run", Annotated[RunConfig, flat], dataclasses.field(default=run)),
+            ("run", Annotated[type(run), flat], dataclasses.field(default=run)),
             ("recipe", Annotated[type(recipe), flat], dataclasses.field(default=recipe)),
         ],
         frozen=True,
     )
     description = (type(recipe).__doc__ or "").partition("\n")[0]
-    flags = flat_types(RunConfig) | flat_types(type(recipe))
-    parsed: Any = parse(both, arguments, prog=prog, description=description, flags=flags)
+    flags = flat_types(type(run)) | flat_types(type(recipe))
+    other = other_than(track_of(run.task))
+    parsed: Any = parse(
+        both,
+        arguments,
+        prog=prog,
+        description=description,
+        flags=flags,
+        elsewhere={name: f"{other.name} tasks" for name in flat_types(other.config)},
+    )
     return parsed.run, parsed.recipe
 
 
 def _overrides(before: tuple[Any, Any], after: tuple[Any, Any]) -> dict[str, Any]:
     """What the user changed, except what the run's path already says."""
     unnamed = {"task", "seed", "steps", "out", "overwrite", "tensorboard", "plugin"}
-    unnamed |= {"evals", "eval_episodes"}
+    unnamed |= {"evals", "eval_episodes", "eval_problems", "eval_samples"}
     changed: dict[str, Any] = {}
     for old, new in zip(before, after, strict=True):
         base = flat_fields(old)
         for name, value in flat_fields(new).items():
-            if value != base[name] and name not in unnamed:
+            if name not in unnamed and (name not in base or value != base[name]):
                 changed[name] = list(value) if isinstance(value, tuple) else value
     return changed

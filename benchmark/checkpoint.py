@@ -30,11 +30,11 @@ def _to_tensors(value: Any) -> Any:
 
 
 def to_numpy(value: Any) -> Any:
-    """Tensors as numpy arrays, recursively."""
+    """Tensors as numpy arrays, recursively; those of a type that numpy lacks stay."""
     import torch
 
     if isinstance(value, torch.Tensor):
-        return value.numpy()
+        return value if value.dtype == torch.bfloat16 else value.numpy()
     if isinstance(value, Mapping):
         return {key: to_numpy(item) for key, item in value.items()}
     if isinstance(value, list):

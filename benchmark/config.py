@@ -9,13 +9,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from redline.benchmark.baselines import catalogue
 from redline.benchmark.errors import BadInput, unknown
+from redline.benchmark.tracks import ControlConfig, LanguageConfig, RunConfig
 
 if TYPE_CHECKING:
     from redline.algorithms.core.learner import Algorithm
+    from redline.algorithms.core.types import Need
 
 T = TypeVar("T")
 
@@ -24,55 +26,6 @@ T = TypeVar("T")
 NOT_HASHED = ("out", "overwrite", "tensorboard", "plugin")
 # Entry of a record beside the settings of a run: hash of the plugin's file.
 PLUGIN_CODE = "plugin_code"
-
-
-@dataclass(frozen=True)
-class RunConfig:
-    """Settings of a run that belong to no algorithm.
-
-    Attributes:
-        task: Gymnasium id, also `pkg.module:Env-v0`.
-        seed: Seeds 0.. are for reports, 1000.. for tuning.
-        steps: Environment steps.
-        out: Folder of this run; None: results/run/<task>/<algo>/seed=<seed>.
-        overwrite: Replace a run that is there already.
-        evals: Evaluations after the one at step 0, evenly spaced, the last at the end.
-        eval_episodes: Episodes per evaluation, each from its own fixed seed.
-        n_envs: Environments side by side.
-        vectorization: "list" (a loop, fastest for cheap tasks), "sync" (SyncVectorEnv) or "vector"
-            (the task's own vector environment).
-        policy: "mlp" (numpy, fastest on a CPU) or "torch" (autograd, any device).
-        device: Device of the torch policy and critic.
-        hidden: Widths of the hidden layers of policy and critic.
-        activation: Of the hidden layers.
-        log_std_init: Initial log standard deviation on Box actions.
-        action_bound: How Box actions keep to their bounds: "clip" cuts off what is sampled outside,
-            "tanh" samples inside (a squashed normal distribution; the bounds must be finite).
-        normalize_observation: Running mean and std, frozen at evaluation.
-        normalize_reward: Divide rewards by the running std of the discounted return.
-        tensorboard: Write TensorBoard events beside metrics.jsonl.
-        plugin: Python files that register more algorithms.
-    """
-
-    task: str
-    seed: int = 0
-    steps: int = 100_000
-    out: Path | None = None
-    overwrite: bool = False
-    evals: int = 10
-    eval_episodes: int = 20
-    n_envs: int = 8
-    vectorization: Literal["list", "sync", "vector"] = "list"
-    policy: Literal["mlp", "torch"] = "mlp"
-    device: str = "cpu"
-    hidden: tuple[int, ...] = (64, 64)
-    activation: Literal["tanh", "relu"] = "tanh"
-    log_std_init: float = 0.0
-    action_bound: Literal["clip", "tanh"] = "clip"
-    normalize_observation: bool = False
-    normalize_reward: bool = False
-    tensorboard: bool = True
-    plugin: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -90,6 +43,18 @@ class Resolved:
     recipe: Any
     run: RunConfig
     overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def control(self) -> ControlConfig:
+        """The other settings of a run on a control task."""
+        assert isinstance(self.run, ControlConfig)
+        return self.run
+
+    @property
+    def language(self) -> LanguageConfig:
+        """The other settings of a run on a language task."""
+        assert isinstance(self.run, LanguageConfig)
+        return self.run
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: what run.json holds."""
@@ -135,7 +100,7 @@ def replace_fields(instance: T, values: Mapping[str, Any]) -> T:
             raise unknown("setting", key, names)
         if rest:
             nested.setdefault(head, {})[rest] = value
-        elif isinstance(value, Mapping):
+        elif isinstance(value, Mapping) and dataclasses.is_dataclass(getattr(instance, head)):
             nested.setdefault(head, {}).update(value)
         else:
             changes[key] = tuple(value) if isinstance(value, list) else value
@@ -145,14 +110,17 @@ def replace_fields(instance: T, values: Mapping[str, Any]) -> T:
 
 
 def flat_fields(instance: Any, prefix: str = "") -> dict[str, Any]:
-    """Dotted name -> value of every leaf of a nested dataclass."""
+    """Dotted name -> value of every leaf of a nested dataclass, the entries of mappings too."""
     leaves: dict[str, Any] = {}
     for field in dataclasses.fields(instance):
         value = getattr(instance, field.name)
+        name = prefix + field.name
         if dataclasses.is_dataclass(value):
-            leaves |= flat_fields(value, f"{prefix}{field.name}.")
+            leaves |= flat_fields(value, f"{name}.")
+        elif isinstance(value, Mapping):
+            leaves |= {f"{name}.{key}": item for key, item in value.items()}
         else:
-            leaves[prefix + field.name] = value
+            leaves[name] = value
     return leaves
 
 
@@ -174,27 +142,40 @@ def check(resolved: Resolved) -> None:
         catalogue.check(resolved)
         return
     _check_division(resolved)
-    need = _built(resolved).need
-    if need.steps is None and run.vectorization != "list":
-        raise BadInput(
-            f"{resolved.algo} plays whole episodes from chosen seeds, which needs "
-            f"--vectorization list, got {run.vectorization!r}"
-        )
+    _check_need(resolved, _built(resolved).need)
 
 
 def _check_run(run: RunConfig) -> None:
-    for name in ("steps", "eval_episodes", "n_envs"):
-        if getattr(run, name) < 1:
-            raise BadInput(f"{name} must be at least 1, got {getattr(run, name)}")
-    for name in ("seed", "evals"):
-        if getattr(run, name) < 0:
-            raise BadInput(f"{name} must be at least 0, got {getattr(run, name)}")
+    for name, least in _LEAST.items():
+        if getattr(run, name, least) < least:
+            raise BadInput(f"{name} must be at least {least}, got {getattr(run, name)}")
+    if isinstance(run, ControlConfig):
+        _check_control(run)
+
+
+def _check_control(run: ControlConfig) -> None:
     if not run.hidden or min(run.hidden) < 1:
         raise BadInput(f"hidden must be widths of at least 1, got {list(run.hidden)}")
     if run.device != "cpu" and run.policy == "mlp":
         raise BadInput(f"device {run.device!r} needs --policy torch; mlp runs on the CPU")
     if run.n_envs > _MOST_ENVS:
         raise BadInput(f"n_envs must be at most {_MOST_ENVS:,}, got {run.n_envs:,}")
+
+
+def _check_need(resolved: Resolved, need: Need) -> None:
+    """What one rollout is must be something that the track gives."""
+    run = resolved.run
+    if isinstance(run, ControlConfig):
+        if need.steps is None and run.vectorization != "list":
+            raise BadInput(
+                f"{resolved.algo} plays whole episodes from chosen seeds, which needs "
+                f"--vectorization list, got {run.vectorization!r}"
+            )
+    elif need.steps is not None or "n_steps" in resolved.overrides:
+        raise BadInput(
+            f"{resolved.algo} on {run.task} must be asked for whole completions: say --episodes N "
+            "instead of n_steps, which counts steps of an environment"
+        )
 
 
 def _built(resolved: Resolved) -> Algorithm:
@@ -211,6 +192,17 @@ def _built(resolved: Resolved) -> Algorithm:
     return algorithm
 
 
+# Of either track's settings.
+_LEAST = {
+    "steps": 1,
+    "seed": 0,
+    "evals": 0,
+    "eval_episodes": 1,
+    "n_envs": 1,
+    "eval_problems": 1,
+    "eval_samples": 1,
+    "stale": 0,
+}
 # Each is an object of its own, and its episodes are kept in memory.
 _MOST_ENVS = 10_000
 
@@ -269,6 +261,8 @@ def _check_division(resolved: Resolved) -> None:
     """A step rollout must split into whole minibatches, so that every element is used equally."""
     recipe = vars(resolved.recipe)
     if recipe.get("n_steps") is None or recipe.get("episodes") is not None:
+        return
+    if not isinstance(resolved.run, ControlConfig):
         return
     total = recipe["n_steps"] * resolved.run.n_envs
     size = recipe.get("minibatch_size")

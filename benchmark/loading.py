@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import gymnasium as gym
 import numpy as np
@@ -14,26 +15,77 @@ import numpy as np
 from redline.benchmark import checkpoint
 from redline.benchmark.arguments import from_record
 from redline.benchmark.baselines.catalogue import is_external
-from redline.benchmark.config import Resolved
+from redline.benchmark.config import Resolved, replace_fields
 from redline.benchmark.errors import BadInput, describe, first_line
 from redline.benchmark.recording import Evaluated, Learned
 from redline.benchmark.runs import read_run
+from redline.benchmark.tracks import CONTROL, track_of
 from redline.benchmark.train import parts
 from redline.envs.evaluate import FIRST_SEED
 from redline.envs.film import Film
 
 
-class TrainedPolicy:
-    """The policy of a run's last checkpoint; its normaliser statistics never move.
+class Trained:
+    """What a run's last checkpoint holds, on either track.
 
     Attributes:
         resolved: Settings of the run.
-        step: Environment steps that it was trained for.
+        step: Steps or completions that it was trained for.
     """
 
     def __init__(self, resolved: Resolved, track: Any, policy: Any, step: int) -> None:
         self.resolved, self.step = resolved, step
         self._track, self._policy = track, policy
+
+    def evaluate(self) -> dict[str, float]:
+        """eval/* as training writes it to eval.jsonl."""
+        found: dict[str, float] = self._track.evaluate(self._policy)
+        return found
+
+    def close(self) -> None:
+        """Release what the track holds."""
+        self._track.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class TrainedModel(Trained):
+    """A language model after training."""
+
+    def complete(self, prompts: Sequence[str], rng: np.random.Generator | None = None) -> list[str]:
+        """One completion of each prompt, for example "482+769=".
+
+        Args:
+            prompts: Texts, completed side by side.
+            rng: Draws the tokens; None: the most likely ones.
+
+        Raises:
+            ValueError: A prompt is too long, or has a character without a token.
+        """
+        from redline.llm_track.tasks import Problem
+
+        generation = self._track.evaluator.generation
+        # What is right is not known here, and nothing asks.
+        problems = [Problem(text, "", bool) for text in prompts]
+        rows = generation.prompts(problems)
+        texts: list[str] = generation.texts(generation.complete(self._policy, rows, 1, rng))
+        return texts
+
+
+class TrainedPolicy(Trained):
+    """A policy on a control task; its normaliser statistics never move."""
+
+    def __init__(self, resolved: Resolved, track: Any, policy: Any, step: int) -> None:
+        super().__init__(resolved, track, policy, step)
         env = track.evaluator.envs.envs[0]
         flattened = isinstance(env, gym.wrappers.FlattenObservation)
         self._space = env.env.observation_space if flattened else env.observation_space
@@ -80,28 +132,13 @@ class TrainedPolicy:
         """
         return Film(self._track.task, self._track.evaluator.normalise, self._policy)
 
-    def close(self) -> None:
-        """Release the environments."""
-        self._track.close()
 
-    def __enter__(self) -> TrainedPolicy:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-def load(run: str | Path, episodes: int | None = None) -> TrainedPolicy:
+def load(run: str | Path, episodes: int | None = None) -> TrainedPolicy | TrainedModel:
     """The policy of a run folder.
 
     Args:
         run: Folder with run.json and checkpoint.pt.
-        episodes: Evaluation episodes; None: as many as while training.
+        episodes: Evaluation episodes, or held-out problems; None: as many as while training.
 
     Raises:
         BadInput: No run or no checkpoint there, or one that cannot be read or does not fit.
@@ -114,16 +151,17 @@ def load(run: str | Path, episodes: int | None = None) -> TrainedPolicy:
     state = _checkpoint(folder)
     if state.get("hash", data["hash"]) != data["hash"]:
         raise BadInput(f"{folder / checkpoint.NAME} belongs to another run than run.json")
-    settings = dataclasses.replace(
-        resolved.run,
+    of_task = track_of(resolved.run.task)
+    changes = {} if episodes is None else {of_task.size: episodes}
+    if of_task is CONTROL and not is_external(resolved.algo):
         # Nothing is collected, and evaluation has its own; only other libraries insist on theirs.
-        n_envs=resolved.run.n_envs if is_external(resolved.algo) else 1,
-        eval_episodes=episodes or resolved.run.eval_episodes,
-    )
+        changes["n_envs"] = 1
+    settings = replace_fields(resolved.run, changes)
     learner, track = parts(dataclasses.replace(resolved, run=settings))
+    kind = TrainedPolicy if of_task is CONTROL else TrainedModel
     try:
         _restore(folder, state, learner, track)
-        return TrainedPolicy(resolved, track, learner.policy, int(state["step"]))
+        return kind(resolved, track, learner.policy, int(state["step"]))
     except BaseException:
         track.close()
         raise

@@ -53,6 +53,7 @@ def parse(
     prog: str,
     description: str,
     flags: Mapping[str, Any] | None = None,
+    elsewhere: Mapping[str, str] | None = None,
 ) -> T:
     """An instance of the dataclass `kind` from command-line arguments, by tyro.
 
@@ -62,6 +63,7 @@ def parse(
         prog: The command as the user typed it.
         description: First paragraph of the help.
         flags: Dotted name -> type of every flag; None: those of `kind`.
+        elsewhere: Dotted name of a flag that `kind` may lack -> what it belongs to.
 
     Raises:
         BadInput: An unknown flag, or a value that does not parse or that `kind` refuses.
@@ -70,7 +72,7 @@ def parse(
     import tyro
 
     flags = flat_types(kind) if flags is None else flags
-    _check_names(arguments, flags)
+    _check_names(arguments, flags, elsewhere or {})
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
@@ -188,7 +190,9 @@ def _plain(hint: Any) -> Any:
     return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 
-def _check_names(arguments: Sequence[str], flags: Mapping[str, Any]) -> None:
+def _check_names(
+    arguments: Sequence[str], flags: Mapping[str, Any], elsewhere: Mapping[str, str]
+) -> None:
     """Refuse an unknown flag with the nearest ones."""
     switches = {_as_flag(name): _negated(name) for name, hint in flags.items() if hint is bool}
     known = {"--help", *map(_as_flag, flags), *switches.values()}
@@ -198,6 +202,9 @@ def _check_names(arguments: Sequence[str], flags: Mapping[str, Any]) -> None:
         if flag.startswith("--") and flag not in known:
             if _ELSEWHERE.get(flag) in known:
                 raise BadInput(f"unknown flag {flag!r}; here it is {_ELSEWHERE[flag]}")
+            owner = next((text for name, text in elsewhere.items() if _as_flag(name) == flag), None)
+            if owner is not None:
+                raise BadInput(f"{unknown('flag', flag, known)} ({flag} belongs to {owner})")
             raise unknown("flag", flag, known)
         if equals and flag in switches:
             raise BadInput(f"{flag} takes no value; {switches[flag]} switches it off")

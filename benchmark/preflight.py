@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -9,6 +11,8 @@ from typing import TYPE_CHECKING
 from redline.benchmark.baselines import catalogue
 from redline.benchmark.config import Resolved, flat_fields
 from redline.benchmark.errors import BadInput, describe
+from redline.benchmark.tracks import LANGUAGE, track_of
+from redline.llm_track.settings import LanguageSettings
 
 if TYPE_CHECKING:
     from redline.envs.tasks import ActionBound, ControlTask
@@ -20,11 +24,32 @@ def check_tasks(runs: Iterable[Resolved]) -> None:
     Raises:
         BadInput: A task that does not exist or is not supported, or a setting that does not fit.
     """
+    every = list(runs)
+    _check_control([each for each in every if track_of(each.run.task) is not LANGUAGE])
+    _check_language([each for each in every if track_of(each.run.task) is LANGUAGE])
+
+
+def _check_language(runs: Iterable[Resolved]) -> None:
+    """Build the policy of every different setting, and sample with it."""
+    sizes: dict[str, int] = {}
+    for resolved in runs:
+        run = resolved.language
+        of_track = [field.name for field in dataclasses.fields(LanguageSettings)]
+        key = str([run.task, *(getattr(run, name) for name in of_track)])
+        if key not in sizes:
+            from redline.benchmark.train import make_track
+
+            with contextlib.closing(make_track(resolved, resolved.recipe.build())) as track:
+                sizes[key] = len(track.policy.parameters)
+        _check_dense(resolved, sizes[key], f"model {run.model}")
+
+
+def _check_control(runs: Iterable[Resolved]) -> None:
     from redline.envs.tasks import TaskError
 
     tasks: dict[tuple[str, ActionBound], ControlTask] = {}
     for resolved in runs:
-        wanted = resolved.run.task, resolved.run.action_bound
+        wanted = resolved.run.task, resolved.control.action_bound
         if catalogue.is_external(resolved.algo):
             catalogue.require_packages(f"{resolved.algo} needs")
         try:
@@ -32,7 +57,7 @@ def check_tasks(runs: Iterable[Resolved]) -> None:
                 tasks[wanted] = _made(*wanted)
             _check_vectorization(resolved)
             _check_device(resolved)
-            _check_dense(resolved, tasks[wanted])
+            _check_dense(resolved, *_parameters(resolved, tasks[wanted]))
         except TaskError as error:
             raise BadInput(str(error)) from error
 
@@ -53,7 +78,7 @@ def _made(name: str, action_bound: ActionBound) -> ControlTask:
 def _check_vectorization(resolved: Resolved) -> None:
     import gymnasium as gym
 
-    if resolved.run.vectorization != "vector":
+    if resolved.control.vectorization != "vector":
         return
     name = resolved.run.task
     if gym.registry[name.rpartition(":")[2]].vector_entry_point is None:
@@ -64,26 +89,31 @@ def _check_vectorization(resolved: Resolved) -> None:
 
 
 def _check_device(resolved: Resolved) -> None:
-    if resolved.run.device == "cpu":
+    if resolved.control.device == "cpu":
         return
     # Torch takes a second to import, which most runs need not wait for here.
     from redline.envs.torch_policies import require_device
 
-    require_device(resolved.run.device)
+    require_device(resolved.control.device)
 
 
-def _check_dense(resolved: Resolved, task: ControlTask) -> None:
+def _parameters(resolved: Resolved, task: ControlTask) -> tuple[int, str]:
+    """How many the policy has, and what decides that."""
+    distribution, hidden = task.distribution, resolved.control.hidden
+    sizes = (task.observation_size, *hidden, distribution.width)
+    count = sum((inputs + 1) * outputs for inputs, outputs in pairwise(sizes))
+    count += distribution.width if distribution.has_log_std else 0
+    return count, f"the policy on {task.name} with hidden {list(hidden)}"
+
+
+def _check_dense(resolved: Resolved, parameters: int, policy: str) -> None:
     """A dense Fisher matrix must fit into memory."""
     from redline.algorithms.core.curvature import MAX_DENSE_PARAMETERS
 
     if flat_fields(resolved.recipe).get("solver") != "dense":
         return
-    distribution = task.distribution
-    sizes = (task.observation_size, *resolved.run.hidden, distribution.width)
-    parameters = sum((inputs + 1) * outputs for inputs, outputs in pairwise(sizes))
-    parameters += distribution.width if distribution.has_log_std else 0
     if parameters > MAX_DENSE_PARAMETERS:
         raise BadInput(
-            f"solver dense takes at most {MAX_DENSE_PARAMETERS:,} parameters, and the policy on "
-            f"{task.name} with hidden {list(resolved.run.hidden)} has {parameters:,}; use solver cg"
+            f"solver dense takes at most {MAX_DENSE_PARAMETERS:,} parameters, and {policy} has "
+            f"{parameters:,}; use solver cg"
         )

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from redline.benchmark.errors import first_line
 from redline.benchmark.launchers import Outcome
 from redline.benchmark.suite import Cell
+from redline.benchmark.tracks import Track, track_of
 
 
 class MatrixProgress:
@@ -68,7 +69,8 @@ class MatrixProgress:
         self._steps_done += cell.resolved.run.steps
         self._bars.update(self._whole, note=self._count())
         if not self._console.is_terminal:
-            line = f"[{self._ended}/{self._cells}] {cell.name}: {_result(outcome)}"
+            result = _result(outcome, track_of(cell.resolved.run.task))
+            line = f"[{self._ended}/{self._cells}] {cell.name}: {result}"
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def _count(self) -> str:
@@ -76,8 +78,7 @@ class MatrixProgress:
         return f"{self._ended} of {self._cells} cells{failed}"
 
 
-def _result(outcome: Outcome) -> str:
+def _result(outcome: Outcome, track: Track) -> str:
     if outcome.error is not None:
         return f"failed after {outcome.seconds:.1f} s: {first_line(outcome.error)}"
-    values = ", ".join(f"{name} {value:.1f}" for name, value in outcome.final.items())
-    return f"{values}, {outcome.seconds:.1f} s"
+    return f"{', '.join(track.show(outcome.final))}, {outcome.seconds:.1f} s"

@@ -23,6 +23,7 @@ from redline.benchmark.machine import (
     reset_peak_memory,
     versions,
 )
+from redline.benchmark.tracks import track_of
 
 _FILES = ("metrics.jsonl", "eval.jsonl", "checkpoint.pt")
 _EVENTS = "events.out.tfevents.*"
@@ -39,7 +40,7 @@ _OPTIONAL: dict[str, Any] = {
     "wall_seconds": int | float,
     "peak_memory_mb": int | float,
 }
-_RUN_TYPES = {"task": str, "seed": int, "steps": int, "evals": int, "eval_episodes": int}
+_RUN_TYPES = {"task": str, "seed": int, "steps": int, "evals": int}
 
 
 def safe_name(text: str) -> str:
@@ -75,6 +76,7 @@ def _is_record(data: Any) -> bool:
         and all(isinstance(data.get(key), kind) for key, kind in _TYPES.items())
         and all(isinstance(data[key], kind) for key, kind in _OPTIONAL.items() if key in data)
         and all(isinstance(data["run"].get(key), kind) for key, kind in _RUN_TYPES.items())
+        and isinstance(data["run"].get(track_of(data["run"]["task"]).size), int)
     )
 
 

@@ -25,6 +25,7 @@ from redline.benchmark.recording import (
     warm_up,
 )
 from redline.benchmark.runs import RunFolder, writing
+from redline.benchmark.tracks import LANGUAGE, require_language_packages, track_of
 
 
 class Track(Evaluated, Protocol):
@@ -143,7 +144,7 @@ class Loop(Recorder):
         rollout = self._track.collect(self._learner.policy, self._learner.algorithm.need)
         collected = time.perf_counter()
         progress = Progress(self.step, self.resolved.run.steps)
-        metrics = self._learner.update(rollout, progress)
+        metrics = rollout.metrics | self._learner.update(rollout, progress)
         done = time.perf_counter()
         self._returns += rollout.episode_return
         self._lengths += rollout.episode_length
@@ -162,13 +163,34 @@ def make_track(resolved: Resolved, algorithm: Algorithm) -> Track:
     """Policy, critic, sampler and evaluator for a task.
 
     Raises:
-        BadInput: The task is unknown or has spaces that are not supported.
+        BadInput: The task is unknown or not supported, or a setting does not fit it.
     """
+    language = track_of(resolved.run.task) is LANGUAGE
+    return (_language_track if language else _control_track)(resolved, algorithm)
+
+
+def _language_track(resolved: Resolved, algorithm: Algorithm) -> Track:
+    run = resolved.language
+    require_language_packages(run.task)
+    from redline.llm_track.checks import CheckFailed
+    from redline.llm_track.models import ModelError
+    from redline.llm_track.sampler import SamplingError
+    from redline.llm_track.split import TaskError
+    from redline.llm_track.text import TextError
+    from redline.llm_track.track import language_track
+
+    try:
+        return language_track(run.task, run, needs_critic=algorithm.needs_critic, seed=run.seed)
+    except (TaskError, ModelError, SamplingError, TextError, CheckFailed) as error:
+        raise BadInput(str(error)) from error
+
+
+def _control_track(resolved: Resolved, algorithm: Algorithm) -> Track:
     from redline.envs.sampler import SamplerSettings
     from redline.envs.tasks import TaskError, control_task
     from redline.envs.track import NetworkSettings, control_track
 
-    run = resolved.run
+    run = resolved.control
     try:
         return control_track(
             control_task(run.task, run.action_bound),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,57 +15,9 @@ from redline.llm_track.critic import HeadCritic
 from redline.llm_track.evaluate import LanguageEvaluator
 from redline.llm_track.models import checkpoint_layers, load_model
 from redline.llm_track.policy import CausalLMPolicy
-from redline.llm_track.rewards import RewardWeights
-from redline.llm_track.sampler import Generation, LanguageSampler, SamplingSettings
-from redline.llm_track.tasks import TaskSettings, language_task
-
-
-@dataclass(frozen=True)
-class LanguageSettings:
-    """Settings of the language-model track.
-
-    Attributes:
-        model: "tiny" (ships, one token per character), a local folder, or a hub id.
-        dtype: "float32", "bfloat16" or "float64".
-        device: As torch names it.
-        gradient_checkpointing: Recompute activations in the backward pass: less memory, slower.
-        temperature: Of sampling and of the policy that learns.
-        max_completion: Most tokens of a completion.
-        digits: Of the numbers of llm:arithmetic.
-        operands: Numbers in a sum of llm:arithmetic.
-        prompt: Template of the prompt; None: the task's own.
-        generator: Settings of a reasoning-gym generator.
-        accuracy_reward: Paid for a right answer.
-        format_reward: Paid for an ending in the asked form.
-        eval_problems: Held-out problems of an evaluation.
-        eval_samples: Sampled completions of each.
-        stale: Rollouts come from the policy of this many updates ago.
-    """
-
-    model: str = "tiny"
-    dtype: str = "float32"
-    device: str = "cpu"
-    gradient_checkpointing: bool = False
-    temperature: float = 1.0
-    max_completion: int = 64
-    digits: int = 3
-    operands: int = 2
-    prompt: str | None = None
-    generator: Mapping[str, int | float | str | bool] = field(default_factory=dict)
-    accuracy_reward: float = 1.0
-    format_reward: float = 0.0
-    eval_problems: int = 200
-    eval_samples: int = 4
-    stale: int = 0
-
-    def task_settings(self) -> TaskSettings:
-        """What concerns the task."""
-        return TaskSettings(self.digits, self.operands, self.prompt, self.generator)
-
-    def sampling_settings(self) -> SamplingSettings:
-        """What concerns completions and their rewards."""
-        reward = RewardWeights(self.accuracy_reward, self.format_reward)
-        return SamplingSettings(self.temperature, self.max_completion, reward)
+from redline.llm_track.sampler import Generation, LanguageSampler
+from redline.llm_track.settings import LanguageSettings
+from redline.llm_track.tasks import language_task
 
 
 @dataclass

@@ -88,7 +88,7 @@ def check(resolved: Resolved) -> None:
     Raises:
         BadInput: With the setting, its value, and what was expected.
     """
-    run, recipe = resolved.run, vars(resolved.recipe)
+    run, recipe = resolved.control, vars(resolved.recipe)
     if run.policy != "torch":
         raise BadInput(
             f"{resolved.algo} brings its own networks, which --policy torch stands for, "

@@ -40,7 +40,7 @@ class Environments:
     """
 
     def __init__(self, task: ControlTask, resolved: Resolved) -> None:
-        run = resolved.run
+        run = resolved.control
         self.env = VecNormalize(
             DummyVecEnv([partial(_monitored, task)] * run.n_envs),
             norm_obs=run.normalize_observation,
@@ -128,7 +128,7 @@ class Model:
 
     def __init__(self, resolved: Resolved, task: ControlTask, environments: Environments) -> None:
         settings = dict(vars(resolved.recipe))
-        shared = of_run(resolved.run, ortho_init=settings.pop("ortho_init"))
+        shared = of_run(resolved.control, ortho_init=settings.pop("ortho_init"))
         rates = {name: schedule(*parsed(settings[name])) for name in _RATES if name in settings}
         with warnings.catch_warnings():
             # Minibatches that do not divide a rollout are among what rl-zoo publishes.

@@ -13,7 +13,8 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv
 
-from redline.benchmark.config import Resolved, RunConfig, flat_fields
+from redline.benchmark.config import Resolved, flat_fields
+from redline.benchmark.tracks import ControlConfig
 
 _ACTIVATIONS = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}
 
@@ -55,7 +56,7 @@ class StableBaselines3:
     def __init__(self, resolved: Resolved) -> None:
         self._budget = resolved.run.steps
         self._env = make_vec_env(
-            resolved.run.task, n_envs=resolved.run.n_envs, seed=resolved.run.seed
+            resolved.run.task, n_envs=resolved.control.n_envs, seed=resolved.run.seed
         )
         self.model = _model(resolved, self._env)
 
@@ -84,7 +85,7 @@ class StableBaselines3:
 
 
 def _model(resolved: Resolved, env: VecEnv) -> BaseAlgorithm:
-    recipe, shared = flat_fields(resolved.recipe), of_run(resolved.run)
+    recipe, shared = flat_fields(resolved.recipe), of_run(resolved.control)
     if resolved.algo == "ppo":
         return PPO(
             "MlpPolicy",
@@ -107,7 +108,7 @@ def _translated(recipe: Mapping[str, Any], names: Mapping[str, str]) -> dict[str
     return {theirs: recipe[ours] for ours, theirs in names.items()}
 
 
-def of_run(run: RunConfig, **policy: Any) -> dict[str, Any]:
+def of_run(run: ControlConfig, **policy: Any) -> dict[str, Any]:
     """Arguments of either library's methods that are settings of every run.
 
     Args:

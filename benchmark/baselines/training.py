@@ -63,7 +63,7 @@ def parts(resolved: Resolved) -> tuple[Model, ControlTrack]:
     environments: Any = Environments(task, resolved)
     try:
         model = Model(resolved, task, environments)
-        evaluator = Evaluator(task, resolved.run.eval_episodes, environments.normalise)
+        evaluator = Evaluator(task, resolved.control.eval_episodes, environments.normalise)
     except BaseException:
         environments.close()
         raise

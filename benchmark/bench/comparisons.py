@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from redline.benchmark.config import Resolved, RunConfig, replace_fields
+from redline.benchmark.config import Resolved, replace_fields
 from redline.benchmark.errors import unknown
+from redline.benchmark.tracks import ControlConfig
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Comparison:
         """
         from redline.algorithms import registry
 
-        run = RunConfig(
+        run = ControlConfig(
             task=self.task,
             seed=seed,
             steps=steps or self.steps,

@@ -17,8 +17,9 @@ import numpy as np
 from redline.algorithms import registry
 from redline.algorithms.core.learner import Learner
 from redline.algorithms.core.types import Critic, Need, Progress, Rollout
-from redline.benchmark.config import Resolved, RunConfig, replace_fields
+from redline.benchmark.config import Resolved, replace_fields
 from redline.benchmark.errors import unknown
+from redline.benchmark.tracks import ControlConfig
 from redline.envs.policies import MLPCritic, MLPPolicy
 from redline.envs.sampler import Actor, ControlSampler, SamplerSettings
 from redline.envs.tasks import ControlTask
@@ -85,7 +86,7 @@ def resolved(name: str, task: str, hidden: Sequence[int] = (64, 64)) -> Resolved
     algo = name.removesuffix(DENSE)
     settings = {"solver": "dense"} if name.endswith(DENSE) else {}
     recipe = replace_fields(registry.get(algo)(), settings)
-    return Resolved(algo, recipe, RunConfig(task=task, hidden=tuple(hidden)))
+    return Resolved(algo, recipe, ControlConfig(task=task, hidden=tuple(hidden)))
 
 
 def rollout(task: ControlTask, policy: Actor, elements: int = ELEMENTS) -> Rollout:

@@ -22,7 +22,8 @@ class EvalConfig:
 
     Attributes:
         run: Folder of the run.
-        episodes: How many; None: as many as while training.
+        episodes: How many, or how many held-out problems of a language task; None: as many as
+            while training.
         seed: Episode k starts from seed + k; None: from the fixed seeds of every evaluation, which
             with as many episodes gives the numbers of eval.jsonl.
     """
@@ -33,7 +34,7 @@ class EvalConfig:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print mean and standard deviation over episodes, deterministic and stochastic."""
+    """Print what was reached: per episode on a control task, per problem on a language task."""
     config = parse(EvalConfig, arguments, prog="redline eval", description=_DESCRIPTION)
     folder = require_run(config.run, "eval", config.episodes, config.seed)
     return played(lambda: _play(folder, config))
@@ -73,13 +74,19 @@ def played(play: Callable[[], None]) -> int:
 def _play(folder: Path, config: EvalConfig) -> None:
     import numpy as np
 
-    from redline.benchmark.loading import load
+    from redline.benchmark.loading import TrainedModel, load
     from redline.envs.evaluate import FIRST_SEED
 
     first = FIRST_SEED if config.seed is None else config.seed
     with load(folder, config.episodes) as policy:
         run = policy.resolved.run
+        if isinstance(policy, TrainedModel) and config.seed is not None:
+            raise BadInput(f"the held-out problems of {run.task} are fixed: leave --seed out")
         print(f"{policy.resolved.algo} {run.task} seed={run.seed} at step {policy.step:,}")
+        if isinstance(policy, TrainedModel):
+            for name, value in policy.evaluate().items():
+                print(f"{name} {value:.8g}")
+            return
         for kind, deterministic in (("deterministic", True), ("stochastic", False)):
             values = policy.returns(deterministic, first)
             n = len(values)

@@ -71,17 +71,21 @@ def _baselines() -> dict[str, str]:
 
 
 def _tasks() -> dict[str, str]:
-    """Gymnasium's own tasks in their newest version, as far as their packages are there."""
+    """Language tasks; Gymnasium's own in their newest version, if their packages are there."""
     import gymnasium as gym
 
     from redline.envs.tasks import task_names
+    from redline.llm_track.tasks import ARITHMETIC, REASONING_GYM
 
+    found = {
+        ARITHMETIC: "sums of two 3-digit numbers; --digits and --operands make others",
+        f"{REASONING_GYM}NAME": "a generator of reasoning-gym, such as llm:rg:chain_sum",
+    }
     specs = [gym.spec(name) for name in task_names()]
     newest: dict[tuple[str | None, str], int] = {}
     for spec in specs:
         key = spec.namespace, spec.name
         newest[key] = max(newest.get(key, 0), spec.version or 0)
-    found = {}
     for spec in specs:
         folder = str(spec.entry_point).split(".")[2]
         missing = folder in _NEEDS and find_spec(_NEEDS[folder]) is None

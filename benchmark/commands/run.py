@@ -17,6 +17,7 @@ from redline.benchmark.errors import BadInput, describe, first_line
 from redline.benchmark.parsing import option
 from redline.benchmark.preflight import check_tasks
 from redline.benchmark.runs import is_done, record_failure, run_path
+from redline.benchmark.tracks import track_of
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -47,8 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     except (Exception, SystemExit) as error:  # an environment may call sys.exit
         print(f"redline: {_failed(resolved, folder, error)}", file=sys.stderr)
         return 1
-    for name, value in last.items():
-        print(f"{name} {value:.1f}")
+    print("\n".join(track_of(resolved.run.task).show(last)))
     print(f"run: {folder}")
     return 0
 
@@ -68,7 +68,7 @@ def _failed(resolved: Resolved, folder: Path, error: BaseException) -> str:
 def _train(resolved: Resolved, folder: Path) -> dict[str, float]:
     from redline.benchmark.train import train
 
-    console = Console(stderr=True)
+    console, track = Console(stderr=True), track_of(resolved.run.task)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -81,7 +81,6 @@ def _train(resolved: Resolved, folder: Path) -> dict[str, float]:
         task = bar.add_task(title, total=resolved.run.steps, last="")
 
         def report(step: int, last: Mapping[str, float]) -> None:
-            name, value = next(iter(last.items()))
-            bar.update(task, completed=step, last=f"{name} {value:.1f}")
+            bar.update(task, completed=step, last=track.show(last)[0])
 
         return train(resolved, folder, report)

@@ -61,15 +61,19 @@ def _choose_renderer() -> None:
 
 
 def _film(folder: Path, config: WatchConfig) -> None:
-    from redline.benchmark.loading import load
+    from redline.benchmark.loading import TrainedPolicy, load
     from redline.envs.evaluate import FIRST_SEED
     from redline.envs.tasks import TaskError
 
     out = config.out or folder / "episode.mp4"
     first = FIRST_SEED if config.seed is None else config.seed
     with load(folder, 1) as policy:
-        require_file(out)
         run = policy.resolved.run
+        if not isinstance(policy, TrainedPolicy):
+            raise BadInput(
+                f"{run.task} is a language task, which gives no pictures; redline eval plays it"
+            )
+        require_file(out)
         print(f"{policy.resolved.algo} {run.task} seed={run.seed} at step {policy.step:,}")
         try:
             with (

@@ -11,6 +11,7 @@ from redline.algorithms import registry
 from redline.benchmark import cli
 
 HEAVY = {"torch", "gymnasium", "scipy", "pandas", "matplotlib", "tensorboard", "mujoco"}
+HEAVY |= {"transformers", "tokenizers", "reasoning_gym"}
 
 PROBE = """
 import sys, time
@@ -38,12 +39,14 @@ ANSWERS: dict[str, tuple[float, set[str]]] = {
     "": (0.5, set()),
     "--help": (0.5, set()),
     "run ppo --help": (1, set()),
+    "run grpo --task llm:arithmetic --help": (1, set()),
     "matrix --help": (1, set()),
     "report --help": (1, set()),
     "eval --help": (1, set()),
     "list algorithms": (1, set()),
     "list": (1, {"gymnasium"}),
     "run ppo --task CartPole-v1 --lr abc": (1, set()),
+    "run ppo --task llm:arithmetic --lr abc": (1, set()),
 }
 
 
@@ -77,7 +80,9 @@ def test_tasks_are_the_newest_ones_that_can_be_played(capsys: pytest.CaptureFixt
         return env.spec is not None and env.spec.max_episode_steps is not None
 
     assert cli.main(["list", "tasks", "--json"]) == 0
-    listed = set(json.loads(capsys.readouterr().out)["tasks"])
+    every = set(json.loads(capsys.readouterr().out)["tasks"])
+    assert {name for name in every if name.startswith("llm:")} == {"llm:arithmetic", "llm:rg:NAME"}
+    listed = {name for name in every if not name.startswith("llm:")}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         playable = {name for name in task_names() if works(name)}
