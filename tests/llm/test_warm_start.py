@@ -169,9 +169,10 @@ def require_habits(made: LanguageModel) -> None:
     found = generation.complete(made, generation.prompts(problems), 1, np.random.default_rng(0))
     correct = np.array([score.correct for score in generation.scores(problems, found)])
     shows_work = np.array([";" in text for text in generation.texts(found)])
-    # Four standard errors of a share over 400, 280 and 120 completions around what was measured.
-    assert correct.mean() == pytest.approx(0.40, abs=0.10)
-    assert shows_work.mean() == pytest.approx(0.30, abs=0.09)
-    assert correct[~shows_work].mean() < 0.4
-    assert correct[shows_work].mean() > 0.75
+    # Measured over 4000: 0.41 right, 0.28 show their work, right are 0.26 of the answers at once and
+    # 0.80 of the worked ones. Limits at four standard errors of shares over 400, 290 and 110.
+    assert correct.mean() == pytest.approx(0.41, abs=0.10)
+    assert shows_work.mean() == pytest.approx(0.28, abs=0.09)
+    assert 0.15 < correct[~shows_work].mean() < 0.37
+    assert correct[shows_work].mean() > 0.65
     assert found.ended.mean() > 0.98
