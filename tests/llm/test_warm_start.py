@@ -169,7 +169,7 @@ def require_habits(made: LanguageModel) -> None:
     found = generation.complete(made, generation.prompts(problems), 1, np.random.default_rng(0))
     correct = np.array([score.correct for score in generation.scores(problems, found)])
     shows_work = np.array([";" in text for text in generation.texts(found)])
-    # Measured over 4000: 0.41 right, 0.28 show their work, right are 0.26 of the answers at once and
+    # Measured over 4000: 0.41 right, 0.28 show their work; right are 0.26 of answers at once and
     # 0.80 of the worked ones. Limits at four standard errors of shares over 400, 290 and 110.
     assert correct.mean() == pytest.approx(0.41, abs=0.10)
     assert shows_work.mean() == pytest.approx(0.28, abs=0.09)
