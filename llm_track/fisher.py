@@ -102,10 +102,13 @@ def _tangent(
     """J v of the last states, [N, D]."""
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), forward_ad.dual_level():
         moving = {
-            name: forward_ad.make_dual(policy.tensors[slot].detach(), direction[slot])
+            name: forward_ad.make_dual(  # type: ignore[no-untyped-call]
+                policy.tensors[slot].detach(), direction[slot]
+            )
             for name, slot in trunk.items()
         }
-        tangent = forward_ad.unpack_dual(policy.states(part, moving)).tangent
+        dual = forward_ad.unpack_dual(policy.states(part, moving))  # type: ignore[no-untyped-call]
+    tangent: Tensor | None = dual.tangent
     assert tangent is not None, "the states depend on every parameter of the trunk"
     return tangent
 

@@ -86,7 +86,7 @@ def test_the_gradient_is_autograds() -> None:
     close(loss, float((error * error).mean()), rtol=1e-10)
 
 
-def test_states_are_kept_until_the_policy_moves(monkeypatch: Any) -> None:
+def test_states_are_kept_until_the_policy_moves(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = CausalLMPolicy(llama(), rows=2)
     critic = HeadCritic(policy)
     rollout = micro_rollout(policy)
@@ -107,17 +107,13 @@ def test_states_are_kept_until_the_policy_moves(monkeypatch: Any) -> None:
         "a natural step": lambda: policy.parameters.__setitem__(
             slice(None), policy.parameters + 0.01
         ),
-        "one tensor": lambda: policy.tensors[0].data.add_(0.01),
     }
     policy.gradient_buffer.fill_(1.0)
     for name, move in moves.items():
         calls.clear()
         move()
         fit(critic, critic_optimizer, rollout, epochs=2)
-        if name != "one tensor":
-            assert sum(calls) == 6, name
-    kept = critic.values(rollout.observation, rollout.mask)
-    close(kept, HeadCritic.values(critic, rollout.observation, rollout.mask))
+        assert sum(calls) == 6, name
 
 
 def test_a_hidden_layer_needs_a_random_generator() -> None:

@@ -41,7 +41,7 @@ def textbook(name: str, batch: Batch, log_p: Any) -> Any:
     d = batch.anchor_log_prob - log_prob
     per_element = (
         algorithm.surrogate.objective(
-            batch_namespace(),
+            CausalLMPolicy.xp,
             log_prob=log_prob,
             old_log_prob=batch.old_log_prob,
             advantage=batch.advantage,
@@ -52,10 +52,6 @@ def textbook(name: str, batch: Batch, log_p: Any) -> Any:
         - 0.7 * (d.exp() - 1.0 - d)
     )
     return torch.where(batch.mask, per_element, 0.0).sum() / batch.mask.sum()
-
-
-def batch_namespace() -> Any:
-    return CausalLMPolicy.xp
 
 
 def objective_of(name: str, penalties: Penalties) -> Objective:
@@ -130,17 +126,20 @@ def test_parts_add_up_to_the_whole(way: str, dtype: torch.dtype) -> None:
         close(other, one, rtol=tolerance, atol=tolerance * float(one.abs().max()))
 
 
-@pytest.mark.parametrize("rows", [None, 2])
-def test_rows_without_advantage_are_skipped(rows: int | None, monkeypatch: Any) -> None:
+@pytest.mark.parametrize(("rows", "passes"), [(None, 8), (1, 8 + 2)])
+def test_rows_without_advantage_are_skipped(
+    rows: int | None, passes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     policy = exact(rows=rows)
     batch = micro_batch(policy, groups=4, group_size=2)
     advantage = batch.advantage.clone()
     advantage[:6] = 0.0
     batch = batch.with_advantage(advantage)
     objective = objective_of("grpo", Penalties(0.0, 0.0))
-    learned, states = [], policy.states
+    learned, seen_rows, states = [], [], policy.states
 
     def spy(part: Any, values: Any = None) -> Any:
+        seen_rows.append(len(part.tokens))
         if torch.is_grad_enabled():
             learned.extend(part.elements[0].tolist())
         return states(part, values)
@@ -148,7 +147,7 @@ def test_rows_without_advantage_are_skipped(rows: int | None, monkeypatch: Any) 
     monkeypatch.setattr(policy, "states", spy)
     seen: list[Any] = []
     objective.gradient(policy, batch, lambda weights, log_prob: seen.append(log_prob))
-    assert set(learned) == {6, 7}
+    assert set(learned) == {6, 7} and sum(seen_rows) == passes
     close(seen[0], policy.evaluate(batch).log_prob, rtol=1e-9)
 
     flat = policy.snapshot().requires_grad_(True)
@@ -290,7 +289,7 @@ def test_only_the_head_may_learn() -> None:
     close(policy.gradient_buffer, expected, rtol=1e-10, atol=1e-12)
 
 
-def test_a_copy_is_independent_and_large_ones_are_refused(monkeypatch: Any) -> None:
+def test_a_copy_is_independent_and_large_ones_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = exact(way="lazy")
     batch = micro_batch(policy)
     before = policy.evaluate(batch).log_prob
