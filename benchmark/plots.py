@@ -17,13 +17,13 @@ from matplotlib.ticker import EngFormatter
 from redline.benchmark.baselines.catalogue import is_external
 from redline.benchmark.records import (
     CLIP_FRACTION,
-    DETERMINISTIC,
     KL,
     KL_COEF,
     MIXTURE_ALPHA,
     Results,
 )
 from redline.benchmark.stats import t_interval
+from redline.benchmark.tracks import TRACKS, track_of
 
 # Okabe and Ito's colours, told apart with any colour vision; black last. Dashes start when they
 # are used up.
@@ -48,8 +48,9 @@ _STYLE: dict[Any, Any] = {
     "legend.frameon": False,
 }
 
+_HEADLINES = tuple(track.headline for track in TRACKS)
 _LABELS = {
-    DETERMINISTIC: "mean reward per episode",
+    **{track.headline: track.measure for track in TRACKS},
     KL: "KL(old‖new) in nats",
     CLIP_FRACTION: "share of gradient clipped",
     KL_COEF: "coefficient of the KL penalty",
@@ -61,7 +62,7 @@ _ABREAST = 2
 
 
 def save(results: Results, path: Path) -> None:
-    """Write the figure as PNG: rewards of every task, below them what is logged of the steps.
+    """Write the figure as PNG: what every task is judged by, and below it what updates log.
 
     Raises:
         OSError: The file cannot be written.
@@ -83,9 +84,10 @@ def save(results: Results, path: Path) -> None:
     with mpl.rc_context(_STYLE):
         figure, axes = _panels(tasks, shown)
         for (task, metric), axis in axes.items():
-            frame = results.evals if metric == DETERMINISTIC else results.updates
+            frame = results.evals if metric in _HEADLINES else results.updates
             _draw(axis, frame[frame["task"] == task], metric, styles)
-            axis.set_title(task if metric == DETERMINISTIC else "")
+            axis.set_title(task if metric in _HEADLINES else "")
+            axis.set_xlabel(track_of(task).unit)
         for axis in axes.values():
             # Such as the clip fraction of a task on which no method clips.
             axis.set_visible(axis.has_data())
@@ -121,7 +123,7 @@ def _panels(
     rows: list[list[tuple[str, str] | None]] = []
     if len(tasks) == 1:
         abreast = min(max(len(shown), 1), _ABREAST)
-        rows = [[(tasks[0], DETERMINISTIC)] * abreast]
+        rows = [[(tasks[0], track_of(tasks[0]).headline)] * abreast]
         for start in range(0, len(shown), abreast):
             row: list[tuple[str, str] | None] = [
                 (tasks[0], metric) for metric in shown[start : start + abreast]
@@ -131,8 +133,9 @@ def _panels(
         for start in range(0, len(tasks), columns):
             block = tasks[start : start + columns]
             empty = [None] * (columns - len(block))
-            rows += [[*((t, metric) for t in block), *empty] for metric in (DETERMINISTIC, *shown)]
-    heights = [3.2 if row[0] and row[0][1] == DETERMINISTIC else 2.3 for row in rows]
+            rows.append([*((task, track_of(task).headline) for task in block), *empty])
+            rows += [[*((task, metric) for task in block), *empty] for metric in shown]
+    heights = [3.2 if row[0] and row[0][1] in _HEADLINES else 2.3 for row in rows]
     size = max(4.0 * columns, 8.0), sum(heights) + 0.4
     figure = Figure(figsize=size, layout="constrained")
     keys = list(dict.fromkeys(key for row in rows for key in row if key))
@@ -145,9 +148,9 @@ def _panels(
 def _draw(axis: Axes, frame: pd.DataFrame, metric: str, styles: dict[str, Any]) -> None:
     for method, style in styles.items():
         runs = frame[frame["method"] == method].dropna(subset=[metric])
-        if not len(runs) or (metric != DETERMINISTIC and not runs[metric].any()):
+        if not len(runs) or (metric not in _HEADLINES and not runs[metric].any()):
             continue  # a method without a clip has a clip fraction of 0 throughout
-        if metric == DETERMINISTIC:
+        if metric in _HEADLINES:
             step, mean, low, high = _over_seeds([one for _, one in runs.groupby("seed")], metric)
             axis.fill_between(step, low, high, color=style["color"], alpha=0.13, linewidth=0)
         else:
@@ -156,13 +159,12 @@ def _draw(axis: Axes, frame: pd.DataFrame, metric: str, styles: dict[str, Any]) 
         axis.plot(step, mean, label=method, marker="o" if len(step) == 1 else "", **style)
     if metric in _LOGARITHMIC:
         axis.set_yscale("log")
-    elif metric == DETERMINISTIC and np.isfinite(frame[metric]).any():
+    elif metric in _HEADLINES and np.isfinite(frame[metric]).any():
         # By the data: with few seeds an interval reaches far beyond what a task can pay.
         low, high = frame[metric].min(), frame[metric].max()
         margin = 0.05 * (high - low) or 1.0
         axis.set_ylim(low - margin, high + margin)
     axis.set_xlim(left=0.0)
-    axis.set_xlabel("environment steps")
     axis.set_ylabel(_LABELS[metric])
     axis.xaxis.set_major_formatter(EngFormatter(sep=""))
 

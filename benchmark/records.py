@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,26 +17,22 @@ from redline.benchmark.errors import BadInput
 from redline.benchmark.loggers import read_rows
 from redline.benchmark.matrix import RECORD, read_record
 from redline.benchmark.runs import find_runs, variant_name
+from redline.benchmark.tracks import TRACKS, track_of
 
-DETERMINISTIC = "eval/mean_reward"
-STOCHASTIC = "eval/mean_reward_stochastic"
 KL = "train/kl"
 CLIP_FRACTION = "train/clip_fraction"
 KL_COEF = "train/kl_coef"
 MIXTURE_ALPHA = "train/mixture_alpha"
 
-_EVALS = ("step", DETERMINISTIC, STOCHASTIC)
+_EVALS = ("step", *(name for track in TRACKS for name in (track.headline, track.second)))
 _UPDATES = ("step", KL, CLIP_FRACTION, KL_COEF, MIXTURE_ALPHA, "time/fps")
 _KEY = ("task", "method", "seed")
+# What is taken of an evaluation curve: its end, its highest point, its mean height.
+CURVES = ("final", "best", "area")
 _RUNS = (
     *_KEY,
     "status",
-    "final",
-    "best",
-    "area",
-    "final_stochastic",
-    "best_stochastic",
-    "area_stochastic",
+    *CURVES,
     "untrained",
     "steps",
     "seconds",
@@ -55,9 +51,9 @@ class Results:
     Attributes:
         runs: One row per run, those included that failed or that a matrix still lacks. Rewards are
             nan unless the run is done: `final` of the last evaluation, `best` of all, `area` under
-            their curve divided by the budget in steps; of the deterministic policy, with
-            `_stochastic` of the sampling one, whose reward at step 0 is `untrained`. `seconds` is
-            wall time, `fps` training steps per second, `peak_mb` MiB.
+            their curve divided by the budget in steps; of the track's headline, with `_stochastic`
+            or `_greedy` of its other metric. `untrained` is the sampling policy's at step 0.
+            `seconds` is wall time, `fps` training steps per second, `peak_mb` MiB.
         evals: Columns task, method, seed, step, eval/*; runs that are done.
         updates: Columns task, method, seed, step and a few of metrics.jsonl; runs that are done.
         records: run.json of every run.
@@ -118,7 +114,7 @@ def load(root: Path) -> Results:
     ]
     order = [str(cell["variant"]) for cell in planned.values()]
     return Results(
-        _sorted(pd.DataFrame(runs, columns=list(_RUNS)), order),
+        _sorted(pd.DataFrame(runs, columns=_run_columns({run["task"] for run in runs})), order),
         pd.concat(evals) if evals else pd.DataFrame(columns=[*_EVALS, *_KEY]),
         pd.concat(updates) if updates else pd.DataFrame(columns=[*_UPDATES, *_KEY]),
         list(records.values()),
@@ -182,7 +178,8 @@ def _incomplete(data: Mapping[str, Any], evals: pd.DataFrame) -> str | None:
     if ends[0] < ends[1]:
         return f"ends at step {ends[0]:,.0f} of {ends[1]:,}"
     final = pd.to_numeric(pd.Series(data.get("final", {}), dtype=object), errors="coerce")
-    for name in (DETERMINISTIC, STOCHASTIC):
+    track = track_of(data["run"]["task"])
+    for name in (track.headline, track.second):
         if not np.array_equal(last[name], final.get(name, np.nan), equal_nan=True):
             return (
                 f"ends with {name} {last[name]:.10g}, run.json with {final.get(name, np.nan):.10g}"
@@ -209,7 +206,8 @@ def _run(data: Mapping[str, Any], evals: pd.DataFrame, updates: pd.DataFrame) ->
         row |= {"steps": updates["step"].iloc[-1], "fps": updates["time/fps"].iloc[-1]}
     if data["status"] != "done" or not len(evals):
         return row
-    for curve, suffix in ((DETERMINISTIC, ""), (STOCHASTIC, "_stochastic")):
+    track = track_of(data["run"]["task"])
+    for curve, suffix in ((track.headline, ""), (track.second, f"_{track.other}")):
         row |= {
             f"final{suffix}": evals[curve].iloc[-1],
             f"best{suffix}": evals[curve].max(),
@@ -217,7 +215,7 @@ def _run(data: Mapping[str, Any], evals: pd.DataFrame, updates: pd.DataFrame) ->
                 evals["step"].to_numpy(), evals[curve].to_numpy(), data["run"]["steps"]
             ),
         }
-    return row | {"untrained": evals[STOCHASTIC].iloc[0]}
+    return row | {"untrained": evals[track.untrained].iloc[0]}
 
 
 def _area(step: Any, reward: Any, budget: int) -> float:
@@ -233,6 +231,14 @@ def _area(step: Any, reward: Any, budget: int) -> float:
     end = min(step[-1], budget)
     within = np.append(step[step < end], end)
     return float(np.trapezoid(np.interp(within, step, reward), within) / (end - within[0]))
+
+
+def _run_columns(tasks: Iterable[str]) -> list[str]:
+    """`_RUNS` with the curves of the other metrics of the tracks that occur."""
+    tracks = [track for track in TRACKS if track in map(track_of, tasks)]
+    others = [f"{name}_{track.other}" for track in tracks for name in CURVES]
+    after = _RUNS.index(CURVES[-1]) + 1
+    return [*_RUNS[:after], *others, *_RUNS[after:]]
 
 
 def _planned_key(cell: Mapping[str, Any]) -> dict[str, Any]:

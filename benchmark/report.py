@@ -9,13 +9,24 @@ from redline.benchmark import tables
 from redline.benchmark.baselines.catalogue import footnote
 from redline.benchmark.errors import BadInput, first_line, unknown
 from redline.benchmark.records import Results, load
+from redline.benchmark.tracks import CONTROL, LANGUAGE, TRACKS, Track, track_of
 
-_READING = """\
+_MEASURES = {
+    CONTROL: """\
 One seed is one sample. *final* is the mean reward per episode of the last evaluation, played by the
 policy on episodes that are the same for every run: the deterministic one takes the most likely
-action, the stochastic one samples. *best* is the highest of a run's evaluations. *area* is the area
-under its learning curve as a mean over the budget: the integral of the mean reward over environment
-steps by the trapezoid rule from step 0 to the budget, divided by the budget.
+action, the stochastic one samples.
+""",
+    LANGUAGE: """\
+On llm: tasks one seed is one sample too, and *final* is the share of right answers to held-out
+problems, which are the same for every run: of sampled completions, or of greedy ones, whose every
+token is the most likely one.
+""",
+}
+_READING = """\
+*best* is the highest of a run's evaluations. *area* is the area
+under its learning curve as a mean over the budget: the integral of the measure over {unit} by the
+trapezoid rule from step 0 to the budget, divided by the budget.
 ± is half of the 95% t interval of the mean over seeds. *IQM* is the mean without the floor(n/4)
 highest and lowest seeds, with a 95% percentile bootstrap interval, which is too narrow below about
 10 seeds. An interval needs two seeds. Failed, missing and nan runs enter no statistic; the column
@@ -52,14 +63,17 @@ def write(root: Path, baseline: str | None = None) -> Results:
 
 
 def _parts(root: Path, results: Results, baseline: str | None) -> Iterable[str]:
+    tracks = _tracks(results)
     names = [str(data["suite"]) for data in results.matrices if "suite" in data]
     yield f"# {', '.join(names) or root.resolve().name}"
     questions = [str(data["question"]) for data in results.matrices if data.get("question")]
     yield "\n\n".join(questions) or _question(results)
-    yield _setup(results)
+    yield "\n".join(_setup(results, track) for track in tracks)
     if (note := footnote(results.records)) is not None:
         yield note + "."
-    yield "![reward, KL and clip fraction over environment steps](report.png)"
+    units = " or ".join(track.unit for track in tracks)
+    what = " or ".join(track.measure.split()[0 if track is LANGUAGE else 1] for track in tracks)
+    yield f"![{what}, KL and clip fraction over {units}](report.png)"
     for task in results.tasks:
         yield f"## {task}"
         for table in tables.of_task(results, task, baseline):
@@ -74,7 +88,8 @@ def _parts(root: Path, results: Results, baseline: str | None) -> Iterable[str]:
         yield "## Runs that do not count"
         yield "\n".join(f"- {line}" for line in lines)
     yield "## How to read the numbers"
-    yield _READING
+    measures = "".join(_MEASURES[track] for track in tracks)
+    yield (measures + _READING).format(unit=units)
     yield "## How it was run"
     yield from _provenance(results)
 
@@ -84,17 +99,21 @@ def _question(results: Results) -> str:
     return f"How do {len(results.methods)} methods compare on {tasks}?"
 
 
-def _setup(results: Results) -> str:
-    """Budget and evaluation, with every value that occurs."""
-    values = {
-        name: " / ".join(
-            f"{value:,}" for value in sorted({r["run"][name] for r in results.records})
-        )
-        for name in ("steps", "evals", "eval_episodes")
-    }
+def _tracks(results: Results) -> list[Track]:
+    return [track for track in TRACKS if track in map(track_of, results.tasks)]
+
+
+def _setup(results: Results, track: Track) -> str:
+    """Budget and evaluation on one track, with every value that occurs."""
+    records = [r["run"] for r in results.records if track_of(r["run"]["task"]) is track]
+    steps, evals, size = (
+        " / ".join(f"{value:,}" for value in sorted({run[name] for run in records}))
+        for name in ("steps", "evals", track.size)
+    )
+    count = sum(track_of(task) is track for task in results.runs["task"])
     return (
-        f"{len(results.runs)} runs of {values['steps']} environment steps, evaluated at the start "
-        f"and {values['evals']} times on {values['eval_episodes']} episodes each."
+        f"{count} runs of {steps} {track.unit}, evaluated at the start and {evals} times on {size} "
+        f"{track.size.removeprefix('eval_')} each."
     )
 
 

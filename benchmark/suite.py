@@ -7,7 +7,9 @@ seeds = [0, 1, 2]
 algorithms = ["reinforce", "ppo"]     # each as it is
 plugin = ["mine.py"]                  # files that register more, relative to the suite
 
-[settings]                            # for every cell; names as on the command line
+# For every cell; names as on the command line. Where control and language tasks stand side by side,
+# what only one track has goes into variants on its tasks.
+[settings]
 steps = 100_000
 
 [[variants]]                          # one more row of the table each

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from redline.benchmark.records import Results
+from redline.benchmark.records import CURVES, Results
 from redline.benchmark.stats import (
     Interval,
     Summary,
@@ -20,6 +20,7 @@ from redline.benchmark.stats import (
     normalise,
     summarise,
 )
+from redline.benchmark.tracks import track_of
 
 # Width of a table that is not shown on a terminal, so that a log file does not break its lines.
 _FILE_WIDTH = 160
@@ -63,33 +64,34 @@ def show(table: Table, task: str | None = None) -> None:
 
 def overview(results: Results, task: str) -> Table:
     """The main figures of one task, a row per method."""
+    track = track_of(task)
     rows = [
         [
             method,
             seeds(runs),
             *_of_curve(runs, ""),
-            mean_and_half_width(summarise(_done(runs)["final_stochastic"])),
+            mean_and_half_width(summarise(_done(runs)[f"final_{track.other}"])),
             number(_done(runs)["seconds"].mean()),
         ]
         for method, runs in _methods(results, task)
     ]
-    header = ["algorithm", "seeds", *_OF_CURVE, "stochastic", "s/run"]
-    return Table("mean reward per episode, ± half a 95% interval over seeds", header, rows)
+    header = ["algorithm", "seeds", *CURVES, track.other, "s/run"]
+    return Table(f"{track.measure}, ± half a 95% interval over seeds", header, rows)
 
 
 def rewards(results: Results, task: str) -> Table:
-    """What the deterministic policy of every method reached on one task."""
+    """What every method reached on one task, by the metric that it is judged by."""
     rows = [[method, seeds(runs), *_of_curve(runs, "")] for method, runs in _methods(results, task)]
-    return Table("deterministic policy", ["algorithm", "seeds", *_OF_CURVE], rows)
+    return Table(track_of(task).policies[0], ["algorithm", "seeds", *CURVES], rows)
 
 
 def sampled(results: Results, task: str) -> Table | None:
-    """The same of the stochastic policy; None where it was not evaluated."""
-    methods = _methods(results, task)
-    if not any(_done(runs)["final_stochastic"].notna().any() for _, runs in methods):
+    """The same by the other metric; None where it was not evaluated."""
+    methods, track = _methods(results, task), track_of(task)
+    if not any(_done(runs)[f"final_{track.other}"].notna().any() for _, runs in methods):
         return None
-    rows = [[method, *_of_curve(runs, "_stochastic")] for method, runs in methods]
-    return Table("stochastic policy", ["algorithm", *_OF_CURVE], rows)
+    rows = [[method, *_of_curve(runs, f"_{track.other}")] for method, runs in methods]
+    return Table(track.policies[1], ["algorithm", *CURVES], rows)
 
 
 def robust(results: Results, task: str) -> Table:
@@ -106,15 +108,12 @@ def robust(results: Results, task: str) -> Table:
             ]
         )
     header = ["algorithm", "median", "IQM", "95% interval of IQM"]
-    return Table("final of the deterministic policy, over seeds", header, rows)
-
-
-_OF_CURVE = ("final", "best", "area")
+    return Table(f"final of the {track_of(task).policies[0]}, over seeds", header, rows)
 
 
 def _of_curve(runs: pd.DataFrame, suffix: str) -> list[str]:
     """Last, highest and mean height of the evaluation curves."""
-    return [mean_and_half_width(summarise(_done(runs)[name + suffix])) for name in _OF_CURVE]
+    return [mean_and_half_width(summarise(_done(runs)[name + suffix])) for name in CURVES]
 
 
 def of_task(results: Results, task: str, baseline: str | None) -> list[Table]:
@@ -139,7 +138,8 @@ def costs(results: Results, task: str) -> Table:
                 f"{done['peak_mb'].max():,.0f}" if len(done) else "n/a",
             ]
         )
-    header = ["algorithm", "environment steps", "seconds per run", "steps/s", "peak MiB"]
+    unit = track_of(task).unit
+    header = ["algorithm", unit, "seconds per run", f"{unit.split()[-1]}/s", "peak MiB"]
     return Table("cost", header, rows)
 
 

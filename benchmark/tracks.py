@@ -122,6 +122,11 @@ class Track:
     policies: tuple[str, str]
     digits: int
 
+    @property
+    def other(self) -> str:
+        """What acts in the second metric, in a word."""
+        return self.policies[1].partition(" ")[0]
+
     def show(self, last: Mapping[str, float]) -> list[str]:
         """Name and value of what is shown of an evaluation, the headline first."""
         names = [name for name in (self.headline, self.second) if name in last]
@@ -152,6 +157,9 @@ LANGUAGE = Track(
     policies=("sampled answers", "greedy answers"),
     digits=3,
 )
+
+
+TRACKS = (CONTROL, LANGUAGE)
 
 
 def require_language_packages(task: str) -> None:
