@@ -39,10 +39,14 @@ def git_state() -> str | None:
 
 
 @functools.cache
-def versions() -> dict[str, str]:
-    """Python and the packages that results may depend on, those that are installed."""
+def versions(more: tuple[str, ...] = ()) -> dict[str, str]:
+    """Python and the packages that results may depend on, those that are installed.
+
+    Args:
+        more: Packages that not every run depends on.
+    """
     found = {"python": platform.python_version()}
-    for name in _PACKAGES:
+    for name in (*_PACKAGES, *more):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

@@ -25,8 +25,8 @@ token is the most likely one.
 }
 _READING = """\
 *best* is the highest of a run's evaluations. *area* is the area
-under its learning curve as a mean over the budget: the integral of the measure over {unit} by the
-trapezoid rule from step 0 to the budget, divided by the budget.
+under its learning curve as a mean over the budget: the integral of the {quantity} over
+{unit} by the trapezoid rule from step 0 to the budget, divided by the budget.
 ± is half of the 95% t interval of the mean over seeds. *IQM* is the mean without the floor(n/4)
 highest and lowest seeds, with a 95% percentile bootstrap interval, which is too narrow below about
 10 seeds. An interval needs two seeds. Failed, missing and nan runs enter no statistic; the column
@@ -72,8 +72,8 @@ def _parts(root: Path, results: Results, baseline: str | None) -> Iterable[str]:
     if (note := footnote(results.records)) is not None:
         yield note + "."
     units = " or ".join(track.unit for track in tracks)
-    what = " or ".join(track.measure.split()[0 if track is LANGUAGE else 1] for track in tracks)
-    yield f"![{what}, KL and clip fraction over {units}](report.png)"
+    quantity = " or ".join(track.quantity for track in tracks)
+    yield f"![{quantity}, KL and clip fraction over {units}](report.png)"
     for task in results.tasks:
         yield f"## {task}"
         for table in tables.of_task(results, task, baseline):
@@ -89,7 +89,7 @@ def _parts(root: Path, results: Results, baseline: str | None) -> Iterable[str]:
         yield "\n".join(f"- {line}" for line in lines)
     yield "## How to read the numbers"
     measures = "".join(_MEASURES[track] for track in tracks)
-    yield (measures + _READING).format(unit=units)
+    yield (measures + _READING).format(unit=units, quantity=quantity)
     yield "## How it was run"
     yield from _provenance(results)
 

@@ -137,7 +137,7 @@ def _write(folder: Path, resolved: Resolved, status: str, started: float, **more
         "hash": resolved.hash,
         **resolved.to_json(),
         "overrides": dict(resolved.overrides),
-        "versions": versions(),
+        "versions": versions(track_of(resolved.run.task).packages),
         "git": git_state(),
         "host": host(),
         "started": started,

@@ -107,8 +107,10 @@ class Track:
         second: The other one that is shown.
         untrained: Metric whose value at step 0 is that of the policy before training.
         measure: What both are.
+        quantity: The same in short.
         policies: What acts in the headline and in the second metric.
         digits: Decimals that are worth showing.
+        packages: What its results depend on besides what all do.
     """
 
     name: str
@@ -119,8 +121,10 @@ class Track:
     second: str
     untrained: str
     measure: str
+    quantity: str
     policies: tuple[str, str]
     digits: int
+    packages: tuple[str, ...] = ()
 
     @property
     def other(self) -> str:
@@ -142,6 +146,7 @@ CONTROL = Track(
     second=STOCHASTIC,
     untrained=STOCHASTIC,
     measure="mean reward per episode",
+    quantity="mean reward",
     policies=("deterministic policy", "stochastic policy"),
     digits=1,
 )
@@ -154,8 +159,10 @@ LANGUAGE = Track(
     second=ACCURACY_GREEDY,
     untrained=ACCURACY,
     measure="accuracy on held-out problems",
+    quantity="accuracy",
     policies=("sampled answers", "greedy answers"),
     digits=3,
+    packages=("transformers", "tokenizers", "reasoning-gym"),
 )
 
 

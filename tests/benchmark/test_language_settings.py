@@ -112,8 +112,8 @@ def test_a_flag_of_the_other_track_is_told_on_control_tasks_too() -> None:
 def test_unknown_tasks_and_missing_packages(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["run", "grpo", "--task", "llm:arithmetics"]) == 2
-    assert "unknown task 'llm:arithmetics'" in (error := capsys.readouterr().err)
+    assert cli.main(["run", "grpo", "--task", "llm:arith"]) == 2
+    assert "unknown task 'llm:arith'" in (error := capsys.readouterr().err)
     assert "nearest: llm:arithmetic\n" in error
 
     def find_spec(name: str) -> Any:
