@@ -176,6 +176,18 @@ def _check_need(resolved: Resolved, need: Need) -> None:
             f"{resolved.algo} on {run.task} must be asked for whole completions: say --episodes N "
             "instead of n_steps, which counts steps of an environment"
         )
+    else:
+        _check_horizon(resolved)
+
+
+def _check_horizon(resolved: Resolved) -> None:
+    """A bound for the longest episode must know it."""
+    horizon, longest = vars(resolved.recipe).get("horizon"), resolved.language.max_completion
+    if horizon is not None and horizon < longest:
+        raise BadInput(
+            f"horizon must be at least max_completion, the longest episode, which is {longest}, "
+            f"got {horizon}"
+        )
 
 
 def _built(resolved: Resolved) -> Algorithm:

@@ -19,6 +19,7 @@ FEW = ["--steps", "16", "--evals", "1", "--eval-problems", "4", "--eval-samples"
 SIZES = {
     "grpo": ["--groups", "4", "--group-size", "2", "--minibatch-size", "4"],
     "reinforce": ["--episodes", "8"],
+    "cpi": ["--episodes", "8", "--minibatch-size", "4", "--lr", "5e-4", "--holdout", "0.5"],
     "trpo": ["--episodes", "8", "--fisher-rows", "4", "--cg-iterations", "2"],
 }
 
@@ -51,7 +52,7 @@ def test_a_run_writes_what_every_run_writes(runs: Path, name: str) -> None:
     assert {"llm/accuracy", "llm/answer_length", "llm/group_all_right"} <= updates[0].keys()
     assert {"train/kl", "rollout/ep_rew_mean", "time/fps"} <= updates[0].keys()
     assert updates[0]["rollout/ep_rew_mean"] == updates[0]["llm/accuracy"]
-    assert ("train/value_loss" in updates[0]) == (name == "trpo")
+    assert ("train/value_loss" in updates[0]) == (name in ("trpo", "cpi"))
 
 
 def test_metrics_of_the_rollout_reach_tensorboard(runs: Path) -> None:
@@ -100,6 +101,14 @@ def test_a_run_is_loaded_with_what_it_learned(runs: Path) -> None:
     with redline.benchmark.load(runs / "grpo", episodes=2) as model:
         assert len(model.evaluate()) == len(last) - 1
         assert 2 * model.evaluate()["eval/accuracy_greedy"] in (0.0, 1.0, 2.0)
+
+
+def test_a_mixture_of_language_models_is_loaded(runs: Path) -> None:
+    first, last = rows(runs / "cpi" / "eval.jsonl")
+    assert 0.0 < rows(runs / "cpi" / "metrics.jsonl")[-1]["train/mixture_alpha"] < 1.0
+    with redline.benchmark.load(runs / "cpi") as model:
+        assert {"step": 16, **model.evaluate()} == last != {**first, "step": 16}
+        assert "#" in model.complete(["123+456="])[0]
 
 
 def test_a_checkpoint_holds_the_parameters_and_their_optimiser_alone(runs: Path) -> None:

@@ -64,6 +64,7 @@ REFUSED = {
     "group": ("grpo", "--group-size 1", "group_size must be at least 2", ""),
     "problems": ("grpo", "--eval-problems 0", "eval_problems must be at least 1, got 0", ""),
     "stale": ("grpo", "--stale -1", "stale must be at least 0, got -1", ""),
+    "horizon": ("cpi", "--max-completion 65", "horizon must be at least max_completion", "is 65"),
     "nan": ("grpo", "--temperature nan", "temperature must be a finite number, got nan", ""),
     "external": ("sb3:ppo", "", "sb3:ppo trains on control tasks alone", ""),
     # Only with the task and the model at hand.
