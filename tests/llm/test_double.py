@@ -162,7 +162,7 @@ def test_the_reward_is_learned(name: str, settings: dict[str, Any]) -> None:
     sampler = PromptSampler(np.random.default_rng(4))
     rewards = []
     for _ in range(40):
-        rollout = sampler.collect(policy, algorithm.need)
+        rollout = sampler.collect(learner.policy, algorithm.need)
         learner.update(rollout, START)
         rewards.append(np.mean(rollout.episode_return))
     assert np.mean(rewards[:3]) < 0.15  # one token in 20
