@@ -79,7 +79,7 @@ def save(results: Results, path: Path) -> None:
     shown = [
         metric
         for metric in (KL, CLIP_FRACTION, KL_COEF, MIXTURE_ALPHA)
-        if metric in results.updates and results.updates[metric].notna().any()
+        if metric in results.updates and results.updates[metric].fillna(0.0).any()
     ]
     with mpl.rc_context(_STYLE):
         figure, axes = _panels(tasks, shown)
