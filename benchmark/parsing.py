@@ -63,7 +63,7 @@ def parse(
         prog: The command as the user typed it.
         description: First paragraph of the help.
         flags: Dotted name -> type of every flag; None: those of `kind`.
-        elsewhere: Dotted name of a flag that `kind` may lack -> what it belongs to.
+        elsewhere: Dotted name of a flag that may be missing here -> what it belongs to.
 
     Raises:
         BadInput: An unknown flag, or a value that does not parse or that `kind` refuses.
@@ -89,13 +89,11 @@ def parse(
     except SystemExit as error:
         if not error.code:
             raise
-        reason = _reason(error, complaint.getvalue(), arguments, flags)
-        raise BadInput(reason or f"{prog} --help shows what is expected") from None
+        why = _reason(error, complaint.getvalue(), arguments, flags)
+        raise BadInput(why or f"{prog} --help shows what is expected") from None
     if strays:
-        where = _after(strays[0], arguments, flags)
-        raise BadInput(
-            f"unexpected argument {strays[0]!r}{where}; {prog} --help shows what is expected"
-        )
+        stray = f"unexpected argument {strays[0]!r}{_after(strays[0], arguments, flags)}"
+        raise BadInput(f"{stray}; {prog} --help shows what is expected")
     return parsed
 
 
