@@ -162,6 +162,6 @@ def test_samples_follow_the_librarys_distribution(task: str) -> None:
     torch.manual_seed(0)
     theirs, _ = model.method.predict(observation, deterministic=False)
     if task == "Pendulum-v1":
-        assert np.std(sampled) == pytest.approx(np.exp(-0.7), rel=0.05)
+        assert 0.95 < np.std(sampled) / np.exp(-0.7) < 1.05
         sampled = np.clip(sampled, -2.0, 2.0)
-    assert np.mean(sampled) == pytest.approx(np.mean(theirs), abs=0.03)
+    assert -0.03 < np.mean(sampled) - np.mean(theirs) < 0.03

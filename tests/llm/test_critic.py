@@ -83,7 +83,7 @@ def test_the_gradient_is_autograds() -> None:
     error = (value[..., 0] - torch.as_tensor(returns))[torch.as_tensor(rollout.mask)]
     expected = torch.autograd.grad(-(error * error).mean(), flat)[0]
     close(critic.gradient_buffer, expected, rtol=1e-10, atol=1e-12)
-    close(loss, float((error * error).mean()), rtol=1e-10)
+    close(loss, float((error * error).mean().detach()), rtol=1e-10)
 
 
 def test_states_are_kept_until_the_policy_moves(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,8 +171,8 @@ def require_habits(made: LanguageModel) -> None:
     shows_work = np.array([";" in text for text in generation.texts(found)])
     # Measured over 4000: 0.41 right, 0.28 show their work; right are 0.26 of answers at once and
     # 0.80 of the worked ones. Limits at four standard errors of shares over 400, 290 and 110.
-    assert correct.mean() == pytest.approx(0.41, abs=0.10)
-    assert shows_work.mean() == pytest.approx(0.28, abs=0.09)
+    assert 0.31 < correct.mean() < 0.51
+    assert 0.19 < shows_work.mean() < 0.37
     assert 0.15 < correct[~shows_work].mean() < 0.37
     assert correct[shows_work].mean() > 0.65
     assert found.ended.mean() > 0.98
