@@ -10,7 +10,7 @@ import functools
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 
@@ -84,6 +84,7 @@ class Network:
     def bind(self, parameters: FloatArray, gradient: FloatArray) -> None:
         """Use `parameters` and `gradient` (flat, `size` long) as storage."""
         self._weights = _views(parameters, self.shapes)
+        self._layers = list(zip(self._weights[::2], self._weights[1::2], strict=True))
         self._gradient = _views(gradient, self.shapes)
         self._acting = _Buffers(self.sizes[1:-1], 1, parameters.dtype)
         self._learning = _Buffers(self.sizes[1:-1], 3, parameters.dtype)
@@ -98,31 +99,28 @@ class Network:
             weight[:] = orthogonal(rng, rows, columns, gain, weight.dtype)
             self._weights[i + 1][:] = 0.0
 
-    def _layer(self, x: FloatArray, i: int, out: FloatArray) -> FloatArray:
-        np.dot(x, self._weights[2 * i], out=out)
-        out += self._weights[2 * i + 1]
-        if self.activation == "tanh":
-            return cast(FloatArray, np.tanh(out, out=out))
-        return cast(FloatArray, np.maximum(out, 0.0, out=out))
-
-    def _output(self, x: FloatArray) -> FloatArray:
+    def _through(self, x: FloatArray, buffers: Sequence[FloatArray]) -> FloatArray:
+        """Outputs for inputs `x`; the activations of the hidden layers stay in `buffers`."""
+        tanh = self.activation == "tanh"
+        for (weight, bias), out in zip(self._layers, buffers, strict=False):
+            np.dot(x, weight, out=out)
+            out += bias
+            x = np.tanh(out, out=out) if tanh else np.maximum(out, 0.0, out=out)
         # Never in a buffer: the caller keeps it.
-        y: FloatArray = x @ self._weights[-2]
-        y += self._weights[-1]
+        weight, bias = self._layers[-1]
+        y: FloatArray = np.dot(x, weight)
+        y += bias
         return y
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """Outputs [N, out] for inputs [N, in]; what `forward` kept stays."""
-        for i, buffer in enumerate(self._acting(len(x))):
-            x = self._layer(x, i, buffer)
-        return self._output(x)
+        return self._through(x, self._acting(len(x)))
 
     def forward(self, x: FloatArray) -> FloatArray:
         """Outputs [N, out], keeping the activations for `backward`, `jvp` and `vjp`."""
-        self._hidden = [x]
-        for i, buffer in enumerate(self._learning(len(x))[::3]):
-            self._hidden.append(self._layer(self._hidden[-1], i, buffer))
-        return self._output(self._hidden[-1])
+        buffers = self._learning(len(x))[::3]
+        self._hidden = [x, *buffers]
+        return self._through(x, buffers)
 
     def _times_slope(self, delta: FloatArray, h: FloatArray, scratch: FloatArray) -> None:
         """delta *= derivative of the activation, from its value h."""

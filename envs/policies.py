@@ -96,7 +96,10 @@ class MLPPolicy(_Flat):
 
     def act(self, observation: Array, rng: np.random.Generator | None) -> Array:
         """One action per row of `observation` [N, D]; the mode when `rng` is None."""
-        raw = self._raw(self.network(self.asarray(observation)))
+        if observation.dtype != self.parameters.dtype:
+            observation = self.asarray(observation)
+        output = self.network(observation)
+        raw = (output, self._log_std) if self.distribution.has_log_std else (output,)
         if rng is None:
             return self.distribution.mode(raw)
         return self.distribution.sample(raw, rng)
@@ -143,7 +146,9 @@ class MLPPolicy(_Flat):
         delta = functools.reduce(lambda a, b: tuple(map(np.add, a, b)), terms)
         self.network.backward(delta[0])
         if dist.has_log_std:
-            self.gradient_buffer[self.network.size :] = delta[1].sum(axis=0)
+            # A product with ones is far quicker than a sum over the first axis.
+            ones = np.ones(len(delta[1]), dtype=delta[1].dtype)
+            np.dot(ones, delta[1], out=self.gradient_buffer[self.network.size :])
 
     def kl(
         self, batch: Batch, evaluation: Evaluation | None = None, reverse: bool = False

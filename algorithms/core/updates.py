@@ -132,7 +132,8 @@ class FirstOrder:
                 log_ratio: list[Array] = log_ratio,
             ) -> None:
                 recorder.record(mini, weights, log_prob)
-                log_ratio.append(log_prob - mini.old_log_prob)
+                if self.target_kl is not None:
+                    log_ratio.append(log_prob - mini.old_log_prob)
 
             objective.gradient(policy, mini, record)
             if self.target_kl is not None:
