@@ -71,12 +71,8 @@ class TrainedModel(Trained):
         Raises:
             ValueError: A prompt is too long, or has a character without a token.
         """
-        from redline.llm_track.tasks import Problem
-
         generation = self._track.evaluator.generation
-        # What is right is not known here, and nothing asks.
-        problems = [Problem(text, "", bool) for text in prompts]
-        rows = generation.prompts(problems)
+        rows = generation.prompts(prompts)
         texts: list[str] = generation.texts(generation.complete(self._policy, rows, 1, rng))
         return texts
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from redline.algorithms.core.types import Policy
+from redline.algorithms.core.contracts import Policy
 from redline.benchmark import checkpoint
 from redline.benchmark.config import Resolved
 from redline.benchmark.machine import peak_memory_mb

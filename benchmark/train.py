@@ -11,8 +11,9 @@ from typing import Protocol
 
 import numpy as np
 
+from redline.algorithms.core.contracts import Critic, Policy
 from redline.algorithms.core.learner import Algorithm, Learner
-from redline.algorithms.core.types import Critic, Need, Policy, Progress, Rollout
+from redline.algorithms.core.types import Need, Progress, Rollout
 from redline.benchmark.baselines import catalogue
 from redline.benchmark.config import Resolved
 from redline.benchmark.errors import BadInput

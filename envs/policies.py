@@ -9,8 +9,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from redline.algorithms.core.contracts import Optimizer
 from redline.algorithms.core.distributions import Distribution
-from redline.algorithms.core.types import Array, Batch, Evaluation, KLTerm, Optimizer, Params
+from redline.algorithms.core.types import Array, Batch, Evaluation, KLTerm, Params
 from redline.envs.network import Activation, Adam, FloatArray, Network
 
 
@@ -82,7 +83,7 @@ class MLPPolicy(_Flat):
         self._log_std = self.parameters[split:]
 
     def copy(self) -> Self:
-        """See `redline.algorithms.core.types.Policy`."""
+        """See `redline.algorithms.core.contracts.Policy`."""
         twin = copy.copy(self)
         twin.network = Network(self.network.sizes, self.network.activation)
         twin._allocate(len(self.parameters), self.parameters.dtype)
@@ -105,11 +106,11 @@ class MLPPolicy(_Flat):
         return self.distribution.sample(raw, rng)
 
     def predict(self, observation: Array) -> Params:
-        """See `redline.algorithms.core.types.Policy`."""
+        """See `redline.algorithms.core.contracts.Policy`."""
         return self.distribution.params(np, self._raw(self.network(self.asarray(observation))))
 
     def evaluate(self, batch: Batch) -> Evaluation:
-        """See `redline.algorithms.core.types.Policy`."""
+        """See `redline.algorithms.core.contracts.Policy`."""
         shape, observation, action, _ = _flatten(batch)
         raw = self._raw(self.network(observation))
         params = self.distribution.params(np, raw)
@@ -128,7 +129,7 @@ class MLPPolicy(_Flat):
         entropy: Array | None = None,
         kl: KLTerm | None = None,
     ) -> None:
-        """See `redline.algorithms.core.types.Policy`."""
+        """See `redline.algorithms.core.contracts.Policy`."""
         shape, observation, action, reference = _flatten(batch)
         dist = self.distribution
         params = dist.params(np, self._raw(self.network.forward(observation)))
@@ -153,7 +154,7 @@ class MLPPolicy(_Flat):
     def kl(
         self, batch: Batch, evaluation: Evaluation | None = None, reverse: bool = False
     ) -> Array:
-        """See `redline.algorithms.core.types.Policy`."""
+        """See `redline.algorithms.core.contracts.Policy`."""
         new = (evaluation or self.evaluate(batch)).params
         pair = (new, batch.reference) if reverse else (batch.reference, new)
         return self.distribution.kl(np, *pair)

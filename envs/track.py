@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from redline.algorithms.core.types import Critic, Need, Policy, Rollout
+from redline.algorithms.core.contracts import Critic, Policy
+from redline.algorithms.core.types import Need, Rollout
 from redline.envs.evaluate import Evaluator
 from redline.envs.network import Activation
 from redline.envs.policies import MLPCritic, MLPPolicy

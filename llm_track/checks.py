@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from redline.algorithms.core.arrays import host
-from redline.algorithms.core.types import Array, Batch, Need, Policy, Rollout
+from redline.algorithms.core.contracts import Policy
+from redline.algorithms.core.types import Array, Batch, Need, Rollout
 from redline.llm_track.rewards import score
 from redline.llm_track.sampler import LanguageSampler
 from redline.llm_track.tasks import Problem

@@ -46,7 +46,7 @@ class HeadCritic(AutogradCritic):
         return value
 
     def values(self, observation: Array, mask: Array) -> Array:
-        """See `redline.algorithms.core.types.Critic`."""
+        """See `redline.algorithms.core.contracts.Critic`."""
         self._kept.clear()  # a new rollout, as a rule
         return super().values(observation, mask)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from redline.algorithms.core.mixture import log_sum_exp
+from redline.algorithms.core.mixture import MixturePolicy, log_mixture
 from redline.algorithms.core.types import Array
 
 # Rows that have ended are dropped from the cache once they are this part of it: dropping copies
@@ -118,8 +117,7 @@ class MixtureDecoder:
     """
 
     def __init__(self, decoders: Sequence[Decoder], weights: Sequence[float]) -> None:
-        self._decoders = list(decoders)
-        self._log_weights = [math.log(weight) for weight in weights]
+        self._decoders, self._weights = list(decoders), list(weights)
 
     def start(self, prompts: Prompts, repeat: int) -> Tensor:
         """See `Decoder`."""
@@ -135,15 +133,15 @@ class MixtureDecoder:
             part.keep(rows)
 
     def _mix(self, log_probs: Sequence[Tensor]) -> Tensor:
-        pairs = zip(self._log_weights, log_probs, strict=True)
-        mixed: Tensor = log_sum_exp(xp, [weight + log_p for weight, log_p in pairs])
+        mixed: Tensor = log_mixture(xp, self._weights, log_probs)
         return mixed
 
 
 def decoder_of(policy: Any, temperature: float) -> Decoder | MixtureDecoder:
     """What decodes a policy: one with a `model`, or a mixture with `components` and `weights`."""
-    if hasattr(policy, "components"):
-        parts = [Decoder(part.model, temperature) for part in policy.components]
+    if isinstance(policy, MixturePolicy):
+        components: list[Any] = policy.components
+        parts = [Decoder(part.model, temperature) for part in components]
         return MixtureDecoder(parts, policy.weights)
     return Decoder(policy.model, temperature)
 

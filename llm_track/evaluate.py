@@ -67,7 +67,7 @@ class LanguageEvaluator:
         size = max(1, _ROWS // repeat)
         for start in range(0, len(self.problems), size):
             problems = self.problems[start : start + size]
-            prompts = self.generation.prompts(problems)
+            prompts = self.generation.prompts([problem.prompt for problem in problems])
             completions = self.generation.complete(policy, prompts, repeat, rng)
             part = self.generation.scores(problems, completions)
             for name, value in group_metrics(part, completions, repeat).items():

@@ -41,7 +41,7 @@ class _Terms(NamedTuple):
 
 
 class CausalLMPolicy(CausalNetwork):
-    """pi(token | prompt and completion up to it); see `redline.algorithms.core.types.Policy`.
+    """pi(token | prompt and completion up to it); see `redline.algorithms.core.contracts.Policy`.
 
     Shapes of a batch: observation int64 [B, L, 2] (token ids, and 1 where a token is real), action
     int64 [B, T] (the last T of the L tokens), mask [B, T] the generated tokens, EOS included.
@@ -95,7 +95,7 @@ class CausalLMPolicy(CausalNetwork):
         self.distribution = Vocabulary(vocabulary, self.chunk)
 
     def copy(self) -> Self:
-        """See `redline.algorithms.core.types.Policy`.
+        """See `redline.algorithms.core.contracts.Policy`.
 
         Raises:
             ValueError: The model has more than 100 million parameters.
@@ -125,7 +125,7 @@ class CausalLMPolicy(CausalNetwork):
 
     @torch.no_grad()
     def evaluate(self, batch: Batch) -> Evaluation:
-        """See `redline.algorithms.core.types.Policy`."""
+        """See `redline.algorithms.core.contracts.Policy`."""
         head, states = self.head(), self.hidden(batch.observation, batch.mask)
         log_prob = states.new_zeros(batch.mask.shape)
         entropy = torch.zeros_like(log_prob)
@@ -145,7 +145,7 @@ class CausalLMPolicy(CausalNetwork):
         entropy: Array | None = None,
         kl: KLTerm | None = None,
     ) -> None:
-        """See `redline.algorithms.core.types.Policy`."""
+        """See `redline.algorithms.core.contracts.Policy`."""
         self.collect_into(self.gradient_buffer)
         # A guess at what has a weight decides what is kept of the first pass, never the result.
         likely = batch.mask
@@ -224,7 +224,7 @@ class CausalLMPolicy(CausalNetwork):
     def kl(
         self, batch: Batch, evaluation: Evaluation | None = None, reverse: bool = False
     ) -> Array:
-        """See `redline.algorithms.core.types.Policy`."""
+        """See `redline.algorithms.core.contracts.Policy`."""
         old, new = batch.reference[0], (evaluation or self.evaluate(batch)).params[0]
         pair = (new, old) if reverse else (old, new)
         divergence = torch.zeros(batch.mask.shape, dtype=self.dtype, device=batch.mask.device)
@@ -246,7 +246,7 @@ class CausalLMPolicy(CausalNetwork):
         return (host(self.head().log_probs(states[:, 0])),)
 
     def act(self, observation: Array, rng: np.random.Generator | None) -> Array:
-        """See `redline.algorithms.core.types.Policy`."""
+        """See `redline.algorithms.core.contracts.Policy`."""
         raw = self.predict(observation)
         return self.distribution.mode(raw) if rng is None else self.distribution.sample(raw, rng)
 

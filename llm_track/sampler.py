@@ -57,13 +57,13 @@ class Generation:
     def __init__(self, language_model: LanguageModel, settings: SamplingSettings) -> None:
         self.language_model, self.settings = language_model, settings
 
-    def prompts(self, problems: Sequence[Problem]) -> Prompts:
-        """Tokens of the prompts, [P, L].
+    def prompts(self, texts: Sequence[str]) -> Prompts:
+        """Tokens of prompts, [P, L].
 
         Raises:
             SamplingError: A prompt leaves no room for a completion.
         """
-        rows = [self.language_model.tokenizer.prompt(problem.prompt) for problem in problems]
+        rows = [self.language_model.tokenizer.prompt(text) for text in texts]
         longest, cap = max(map(len, rows)), self.settings.max_completion
         if longest + cap > self.language_model.context:
             raise SamplingError(
@@ -135,7 +135,7 @@ class LanguageSampler:
                 "completions are whole episodes: ask for a number of episodes, not of steps"
             )
         problems = self.task.training(self.rng, need.groups)
-        prompts = self.generation.prompts(problems)
+        prompts = self.generation.prompts([problem.prompt for problem in problems])
         completions = self.generation.complete(policy, prompts, need.group_size, self.rng)
         scores = self.generation.scores(problems, completions)
         return self._rollout(prompts, completions, scores, need)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from redline.algorithms.core.types import Critic, Metrics, Need, Rollout
+from redline.algorithms.core.contracts import Critic
+from redline.algorithms.core.types import Metrics, Need, Rollout
 from redline.llm_track import checks
 from redline.llm_track.critic import HeadCritic
 from redline.llm_track.evaluate import LanguageEvaluator

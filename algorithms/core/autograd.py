@@ -27,7 +27,7 @@ def _where(mask: Tensor, value: Tensor) -> Tensor:
 class AutogradPolicy(FlatModule):
     """pi(a|s) from a torch module whose outputs are those of a distribution of the core.
 
-    See `redline.algorithms.core.types.Policy`. A policy whose observation is a whole row sets
+    See `redline.algorithms.core.contracts.Policy`. A policy whose observation is a whole row sets
     `per_element` to False and overrides `network`.
 
     Args:
@@ -66,16 +66,16 @@ class AutogradPolicy(FlatModule):
         return tuple(host(part) for part in (self.outputs(observation), *self.free))
 
     def act(self, observation: Array, rng: np.random.Generator | None) -> Array:
-        """See `redline.algorithms.core.types.Policy`."""
+        """See `redline.algorithms.core.contracts.Policy`."""
         raw = self._acting(observation)
         return self.distribution.mode(raw) if rng is None else self.distribution.sample(raw, rng)
 
     def predict(self, observation: Array) -> Params:
-        """See `redline.algorithms.core.types.Policy`."""
+        """See `redline.algorithms.core.contracts.Policy`."""
         return self.distribution.params(np, self._acting(observation))
 
     def copy(self) -> Self:
-        """See `redline.algorithms.core.types.Policy`."""
+        """See `redline.algorithms.core.contracts.Policy`."""
         twin = type(self)(copy.deepcopy(self.module), self.distribution)
         twin.restore(self.parameters)
         return twin
@@ -109,7 +109,7 @@ class AutogradPolicy(FlatModule):
 
     @torch.no_grad()
     def evaluate(self, batch: Batch) -> Evaluation:
-        """See `redline.algorithms.core.types.Policy`."""
+        """See `redline.algorithms.core.contracts.Policy`."""
         params = self.distribution.params(self.xp, self._raw(batch))
         log_prob = self._log_prob(params, batch)
         # The free log_std is copied: parameters of pi_old must not follow the policy.
@@ -128,7 +128,7 @@ class AutogradPolicy(FlatModule):
         entropy: Array | None = None,
         kl: KLTerm | None = None,
     ) -> None:
-        """See `redline.algorithms.core.types.Policy`."""
+        """See `redline.algorithms.core.contracts.Policy`."""
         dist, mask = self.distribution, batch.mask
         with torch.enable_grad():
             params = dist.params(self.xp, self._raw(batch))
@@ -148,7 +148,7 @@ class AutogradPolicy(FlatModule):
     def kl(
         self, batch: Batch, evaluation: Evaluation | None = None, reverse: bool = False
     ) -> Array:
-        """See `redline.algorithms.core.types.Policy`."""
+        """See `redline.algorithms.core.contracts.Policy`."""
         new = (evaluation or self.evaluate(batch)).params
         pair = (new, batch.reference) if reverse else (batch.reference, new)
         return self.distribution.kl(self.xp, *pair)
@@ -182,7 +182,7 @@ class AutogradPolicy(FlatModule):
 
 
 class AutogradCritic(FlatModule):
-    """V(s) from a torch module; see `redline.algorithms.core.types.Critic`.
+    """V(s) from a torch module; see `redline.algorithms.core.contracts.Critic`.
 
     A critic whose observation is a whole row sets `per_element` to False and overrides `network`.
 
@@ -200,11 +200,11 @@ class AutogradCritic(FlatModule):
 
     @torch.no_grad()
     def values(self, observation: Array, mask: Array) -> Array:
-        """See `redline.algorithms.core.types.Critic`."""
+        """See `redline.algorithms.core.contracts.Critic`."""
         return host(self.network(self.asarray(observation), self.asarray(mask)))
 
     def gradient(self, observation: Array, returns: Array, mask: Array) -> float:
-        """See `redline.algorithms.core.types.Critic`."""
+        """See `redline.algorithms.core.contracts.Critic`."""
         mask = self.asarray(mask)
         with torch.enable_grad():
             value = self.network(self.asarray(observation), mask).to(self.dtype)

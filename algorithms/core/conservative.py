@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
+from redline.algorithms.core.contracts import Policy
 from redline.algorithms.core.curvature import Trial, backtrack
 from redline.algorithms.core.masked import masked_mean
 from redline.algorithms.core.mixture import MixturePolicy
 from redline.algorithms.core.objective import Objective
 from redline.algorithms.core.penalised import largest_advantage, require_horizon
+from redline.algorithms.core.penalties import OldPolicyPenalty
 from redline.algorithms.core.surrogates import MAX_LOG_RATIO
-from redline.algorithms.core.types import Array, Batch, KLTerm, Metrics, Policy, Progress
+from redline.algorithms.core.types import Batch, Evaluation, Metrics, Progress
 from redline.algorithms.core.updates import FirstOrder
 
 
@@ -83,7 +84,7 @@ def _distance(mixture: MixturePolicy, student: MixturePolicy, batch: Batch) -> M
     """Mean KL(mixture||student), exact or estimated at the batch's actions."""
     xp = mixture.xp
     before = mixture.evaluate(batch)
-    divergence = student.kl(_with_old(batch, before.log_prob, before.params))
+    divergence = student.kl(_sampled_by(batch, before))
     name = "train/distillation_kl"
     if not before.params:
         # The estimate is a mean over actions of the mixture; those at hand are pi_old's.
@@ -92,12 +93,9 @@ def _distance(mixture: MixturePolicy, student: MixturePolicy, batch: Batch) -> M
     return {name: float(masked_mean(xp, divergence, batch.mask))}
 
 
-def _with_old(batch: Batch, log_prob: Any, params: Any) -> Batch:
-    return Batch(batch.observation, batch.action, log_prob, batch.advantage, batch.mask, params)
-
-
-def _constant(value: Array, divergence: Array) -> Array:
-    return value
+def _sampled_by(batch: Batch, evaluation: Evaluation) -> Batch:
+    """The batch with another policy as pi_old."""
+    return replace(batch, old_log_prob=evaluation.log_prob, reference=evaluation.params)
 
 
 def _towards(student: Policy, mixture: MixturePolicy, batch: Batch) -> None:
@@ -113,11 +111,8 @@ def _towards(student: Policy, mixture: MixturePolicy, batch: Batch) -> None:
         targets = list(zip(mixture.weights, found, strict=True))
     total = student.gradient_buffer * 0.0
     for weight, target in targets:
-        share = xp.astype(batch.mask, batch.advantage.dtype) * (
-            weight / max(1, int(xp.count_nonzero(batch.mask)))
-        )
-        old = _with_old(batch, target.log_prob, target.params)
-        student.gradient(old, xp.zeros_like, kl=KLTerm(partial(_constant, share)))
+        penalty = OldPolicyPenalty(weight).term(xp, batch.mask)
+        student.gradient(_sampled_by(batch, target), xp.zeros_like, kl=penalty)
         total = total + student.gradient_buffer
     student.gradient_buffer[:] = total
 

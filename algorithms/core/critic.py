@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.algorithms.core.types import Array, Critic, Metrics, Optimizer, Progress
+from redline.algorithms.core.contracts import Critic, Optimizer
+from redline.algorithms.core.types import Array, Metrics, Progress
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from redline.algorithms.core.types import Array, Namespace, Optimizer
+from redline.algorithms.core.contracts import Optimizer
+from redline.algorithms.core.types import Array, Namespace
 
 
 class FlatAdam:

@@ -7,6 +7,7 @@ out. An action is the sample u of the normal distribution itself; the task maps 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,14 +23,15 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
-class _Normals:
+class _Normals(ABC):
     """Independent normals, `width` of them: what does not depend on how a sample is bounded."""
 
     has_log_std = True
 
     @property
+    @abstractmethod
     def width(self) -> int:
-        raise NotImplementedError
+        """Dimensions of the box."""
 
     def params(self, xp: Namespace, raw: Params) -> Params:
         return raw

@@ -11,6 +11,7 @@ from redline.algorithms.core.advantages import Advantage, Estimate
 from redline.algorithms.core.aggregation import Aggregate
 from redline.algorithms.core.arrays import host
 from redline.algorithms.core.clipping import Clip
+from redline.algorithms.core.contracts import Critic, Policy
 from redline.algorithms.core.critic import CriticFit
 from redline.algorithms.core.episodes import by_episode, require_whole_episodes
 from redline.algorithms.core.masked import standardise
@@ -18,16 +19,7 @@ from redline.algorithms.core.objective import Objective
 from redline.algorithms.core.penalties import Penalties, kl_estimate
 from redline.algorithms.core.surrogates import Surrogate
 from redline.algorithms.core.telemetry import after_update, explained_variance
-from redline.algorithms.core.types import (
-    Array,
-    Batch,
-    Critic,
-    Metrics,
-    Need,
-    Policy,
-    Progress,
-    Rollout,
-)
+from redline.algorithms.core.types import Array, Batch, Metrics, Need, Progress, Rollout
 from redline.algorithms.core.updates import UpdateRule
 from redline.algorithms.core.value import ValueFunction
 

@@ -8,18 +8,10 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 
+from redline.algorithms.core.contracts import Optimizer, Policy
 from redline.algorithms.core.distributions import Categorical, Distribution
 from redline.algorithms.core.surrogates import MAX_LOG_RATIO
-from redline.algorithms.core.types import (
-    Array,
-    Batch,
-    Evaluation,
-    KLTerm,
-    Namespace,
-    Optimizer,
-    Params,
-    Policy,
-)
+from redline.algorithms.core.types import Array, Batch, Evaluation, KLTerm, Namespace, Params
 
 
 def log_sum_exp(xp: Namespace, terms: Sequence[Array]) -> Array:
@@ -35,8 +27,20 @@ def log_sum_exp(xp: Namespace, terms: Sequence[Array]) -> Array:
     return finite + xp.log(total)
 
 
+def log_mixture(xp: Namespace, weights: Sequence[float], log_probs: Sequence[Array]) -> Array:
+    """log sum_k w_k p_k, element by element.
+
+    Args:
+        xp: Array namespace.
+        weights: w_k > 0.
+        log_probs: log p_k, arrays of one shape.
+    """
+    pairs = zip(weights, log_probs, strict=True)
+    return log_sum_exp(xp, [math.log(weight) + log_p for weight, log_p in pairs])
+
+
 class MixturePolicy:
-    """pi(a|s) = sum_k w_k pi_k(a|s); see `redline.algorithms.core.types.Policy`.
+    """pi(a|s) = sum_k w_k pi_k(a|s); see `redline.algorithms.core.contracts.Policy`.
 
     With one choice per state (Categorical) the mixture is of the same family, so entropies and
     divergences are exact. On other spaces they are estimates at the sampled actions: -log pi for
@@ -111,7 +115,7 @@ class MixturePolicy:
         return self.components[0].asarray(value)
 
     def predict(self, observation: Array) -> Params:
-        """See `redline.algorithms.core.types.Policy`.
+        """See `redline.algorithms.core.contracts.Policy`.
 
         Raises:
             ValueError: The mixture is of no such family.
@@ -122,7 +126,7 @@ class MixturePolicy:
         return parts[0] if len(parts) == 1 else self._mixed(np, parts)
 
     def act(self, observation: Array, rng: np.random.Generator | None) -> Array:
-        """See `redline.algorithms.core.types.Policy`.
+        """See `redline.algorithms.core.contracts.Policy`.
 
         Where the mixture is not of the family, a component is drawn for every row; the most
         probable action is the best of the components' modes.
@@ -147,7 +151,7 @@ class MixturePolicy:
         return np.stack(modes)[best, np.arange(len(best))]
 
     def evaluate(self, batch: Batch) -> Evaluation:
-        """See `redline.algorithms.core.types.Policy`; no params where the family lacks mixtures."""
+        """See `redline.algorithms.core.contracts.Policy`; no params where the family has none."""
         found = [part.evaluate(batch) for part in self.components]
         if len(found) == 1:
             return found[0]
@@ -158,9 +162,7 @@ class MixturePolicy:
         return Evaluation(log_prob, self.distribution.entropy(self.xp, params), params)
 
     def _log_mixture(self, xp: Namespace, log_probs: Sequence[Array]) -> Array:
-        """log sum_k w_k p_k."""
-        pairs = zip(self.weights, log_probs, strict=True)
-        return log_sum_exp(xp, [math.log(weight) + log_p for weight, log_p in pairs])
+        return log_mixture(xp, self.weights, log_probs)
 
     def _mixed(self, xp: Namespace, parts: list[Params]) -> Params:
         return (self._log_mixture(xp, [params[0] for params in parts]),)
@@ -168,7 +170,7 @@ class MixturePolicy:
     def kl(
         self, batch: Batch, evaluation: Evaluation | None = None, reverse: bool = False
     ) -> Array:
-        """See `redline.algorithms.core.types.Policy`; k3 where it is not exact.
+        """See `redline.algorithms.core.contracts.Policy`; k3 where it is not exact.
 
         Raises:
             ValueError: The reverse divergence of a mixture that is not exact.

@@ -10,10 +10,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from redline.algorithms.core import curvature
+from redline.algorithms.core.contracts import Policy
 from redline.algorithms.core.masked import masked_mean
 from redline.algorithms.core.objective import Objective
 from redline.algorithms.core.telemetry import Recorder
-from redline.algorithms.core.types import Array, Batch, Evaluation, Metrics, Policy, Progress
+from redline.algorithms.core.types import Array, Batch, Evaluation, Metrics, Progress
 from redline.algorithms.core.updates import norm, require_finite
 
 

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from redline.algorithms.core.aggregation import Aggregate, denominators
+from redline.algorithms.core.contracts import Policy
 from redline.algorithms.core.masked import standardise
 from redline.algorithms.core.penalties import OldPolicyPenalty, Penalties, kl_weight
 from redline.algorithms.core.surrogates import Bounds, Surrogate, Weights
-from redline.algorithms.core.types import Array, Batch, Policy
+from redline.algorithms.core.types import Array, Batch
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,12 @@ from typing import Any, Literal
 import numpy as np
 
 from redline.algorithms.core.arrays import host
+from redline.algorithms.core.contracts import Policy
 from redline.algorithms.core.curvature import Trial, backtrack
 from redline.algorithms.core.masked import masked_mean
 from redline.algorithms.core.objective import Objective
 from redline.algorithms.core.penalties import OldPolicyPenalty
-from redline.algorithms.core.types import (
-    Array,
-    Batch,
-    Evaluation,
-    Metrics,
-    Params,
-    Policy,
-    Progress,
-)
+from redline.algorithms.core.types import Array, Batch, Evaluation, Metrics, Params, Progress
 from redline.algorithms.core.updates import FirstOrder
 
 # Adam does not feel the size of a gradient: a target that its learning rate cannot meet doubles

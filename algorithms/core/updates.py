@@ -8,10 +8,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from redline.algorithms.core.contracts import Optimizer, Policy
 from redline.algorithms.core.objective import Objective
 from redline.algorithms.core.surrogates import Weights
 from redline.algorithms.core.telemetry import Recorder, approx_kl
-from redline.algorithms.core.types import Array, Batch, Metrics, Optimizer, Policy, Progress
+from redline.algorithms.core.types import Array, Batch, Metrics, Progress
 
 
 class UpdateRule(Protocol):

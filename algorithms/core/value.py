@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from redline.algorithms.core.contracts import Critic
 from redline.algorithms.core.critic import CriticFit
 from redline.algorithms.core.moments import RunningMoments
-from redline.algorithms.core.types import Array, Critic, Metrics, Progress, Rollout
+from redline.algorithms.core.types import Array, Metrics, Progress, Rollout
 
 
 class ValueFunction:

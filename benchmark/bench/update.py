@@ -15,8 +15,9 @@ import gymnasium as gym
 import numpy as np
 
 from redline.algorithms import registry
+from redline.algorithms.core.contracts import Critic
 from redline.algorithms.core.learner import Learner
-from redline.algorithms.core.types import Critic, Need, Progress, Rollout
+from redline.algorithms.core.types import Need, Progress, Rollout
 from redline.benchmark.config import Resolved, replace_fields
 from redline.benchmark.errors import unknown
 from redline.benchmark.tracks import ControlConfig

@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from batches import START, bounds_of
 from torch import Tensor, nn
 
 from redline.algorithms.core.autograd import AutogradCritic, AutogradPolicy
+from redline.algorithms.core.critic import CriticFit
 from redline.algorithms.core.distributions import Categorical
+from redline.algorithms.core.learner import Algorithm
 from redline.algorithms.core.types import Batch, Need, Rollout
 
 PAD, EOS, TARGET = 0, 1, 7
@@ -180,6 +183,34 @@ def collect(policy: LMPolicy, seed: int = 1, groups: int = 2, group_size: int = 
     rollout = sampler.collect(policy, Need(groups=groups, group_size=group_size))
     assert not rollout.mask.all()
     return rollout
+
+
+def textbook_elements(algorithm: Algorithm, batch: Batch, log_p: Tensor) -> Tensor:
+    """A recipe's objective with entropy 0.3 and k3 0.7 per token, from log pi [B, T, V]."""
+    log_prob = log_p.gather(-1, batch.action[..., None])[..., 0]
+    d = batch.anchor_log_prob - log_prob
+    surrogate = algorithm.surrogate.objective(
+        LMPolicy.xp,
+        log_prob=log_prob,
+        old_log_prob=batch.old_log_prob,
+        advantage=batch.advantage,
+        mask=batch.mask,
+        bounds=bounds_of(algorithm),
+    )
+    return surrogate - 0.3 * (log_p.exp() * log_p).sum(-1) - 0.7 * (d.exp() - 1.0 - d)
+
+
+def fit_critic(critic: Any, optimizer: Any, rollout: Rollout, epochs: int = 20) -> float:
+    """The mean loss of some passes towards targets that count a row's tokens."""
+    return CriticFit(lr=0.03, epochs=epochs, minibatch_size=4).fit(
+        critic,
+        optimizer,
+        observation=rollout.observation,
+        returns=np.cumsum(rollout.mask, axis=1) / 4.0,
+        mask=rollout.mask,
+        progress=START,
+        rng=np.random.default_rng(0),
+    )["train/value_loss"]
 
 
 def lm_batch(policy: LMPolicy, rollout: Rollout, seed: int = 2) -> Batch:

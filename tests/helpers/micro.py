@@ -3,18 +3,23 @@
 Token 0 is padding and 1 is the end of a sequence, as in `double`.
 """
 
-import dataclasses
+from dataclasses import replace
 from typing import Any
 
+import batches
 import numpy as np
 import torch
 from double import PAD, PromptSampler, lm_batch
+from small import small
 from torch import nn
 from torch.func import functional_call
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
+from redline.algorithms.core.aggregation import Aggregate
 from redline.algorithms.core.flat import views
+from redline.algorithms.core.objective import Objective
+from redline.algorithms.core.penalties import Penalties
 from redline.algorithms.core.types import Batch, Need, Rollout
 from redline.llm_track.policy import CausalLMPolicy
 
@@ -74,6 +79,26 @@ def _random(kind: Any, config: Any) -> Any:
 MODELS = {"llama": llama, "gpt2": gpt2}
 
 
+# How the same policy may be computed: whole, in micro-batches and chunks, with a lazy pi_old.
+WAYS: dict[str, dict[str, Any]] = {
+    "whole": {},
+    "parts": {"rows": 2, "chunk": 3},
+    "one by one": {"rows": 1, "chunk": 1},
+    "lazy": {"rows": 4, "chunk": 5, "full": False},
+}
+
+
+def exact(kind: str = "llama", way: str = "whole", **settings: Any) -> CausalLMPolicy:
+    """A policy in float64, computed in one of the ways above."""
+    chosen = {"temperature": 0.7} | WAYS[way] | settings
+    return CausalLMPolicy(MODELS[kind](torch.float64), **chosen)
+
+
+def objective_of(name: str, penalties: Penalties) -> Objective:
+    """The small recipe's objective, a mean over tokens, with other penalties."""
+    return replace(batches.objective_of(small(name), penalties), aggregate=Aggregate())
+
+
 class _Observing:
     """A policy that is shown bare tokens: padding is what comes before a row's first token."""
 
@@ -96,7 +121,7 @@ class MicroSampler(PromptSampler):
         tokens = rollout.observation
         prompt = tokens[:, : -rollout.mask.shape[1]] != PAD
         real = np.concatenate([prompt, rollout.mask], axis=1)
-        return dataclasses.replace(rollout, observation=np.stack([tokens, real], axis=-1))
+        return replace(rollout, observation=np.stack([tokens, real], axis=-1))
 
 
 def micro_rollout(policy: Any, seed: int = 1, groups: int = 2, group_size: int = 3) -> Rollout:

@@ -6,27 +6,15 @@ import numpy as np
 import pytest
 import torch
 from closeness import close, identical
+from double import fit_critic
 from micro import MODELS, llama, micro_batch, micro_rollout
 from torch.func import functional_call
 
-from redline.algorithms.core.critic import CriticFit
 from redline.algorithms.core.types import Progress
 from redline.llm_track.critic import HeadCritic
 from redline.llm_track.policy import CausalLMPolicy
 
 START = Progress(0, 100)
-
-
-def fit(critic: HeadCritic, optimizer: Any, rollout: Any, epochs: int = 20) -> float:
-    return CriticFit(lr=0.03, epochs=epochs, minibatch_size=4).fit(
-        critic,
-        optimizer,
-        observation=rollout.observation,
-        returns=np.cumsum(rollout.mask, axis=1) / 4.0,
-        mask=rollout.mask,
-        progress=START,
-        rng=np.random.default_rng(0),
-    )["train/value_loss"]
 
 
 @pytest.mark.parametrize("hidden", [None, 8])
@@ -40,7 +28,7 @@ def test_a_step_leaves_the_policy_as_it_is_and_learns(hidden: int | None, full: 
     policy.gradient_buffer.fill_(3.0)
     assert (critic.values(rollout.observation, rollout.mask) == 0.0).all()
     optimizer = critic.optimizer(1e-5)
-    losses = [fit(critic, optimizer, rollout) for _ in range(3)]
+    losses = [fit_critic(critic, optimizer, rollout) for _ in range(3)]
     assert losses[2] < 0.5 * losses[0]
     identical(policy.parameters, before)
     identical(policy.evaluate(batch).log_prob, log_prob)
@@ -99,7 +87,7 @@ def test_states_are_kept_until_the_policy_moves(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(policy, "hidden", spy)
     critic.values(rollout.observation, rollout.mask)
     critic_optimizer = critic.optimizer(1e-5)
-    fit(critic, critic_optimizer, rollout)
+    fit_critic(critic, critic_optimizer, rollout)
     assert calls == [6]
     moves = {
         "an optimiser's step": lambda: policy.optimizer(1e-5).step(0.01),
@@ -112,7 +100,7 @@ def test_states_are_kept_until_the_policy_moves(monkeypatch: pytest.MonkeyPatch)
     for name, move in moves.items():
         calls.clear()
         move()
-        fit(critic, critic_optimizer, rollout, epochs=2)
+        fit_critic(critic, critic_optimizer, rollout, epochs=2)
         assert sum(calls) == 6, name
 
 
@@ -127,5 +115,5 @@ def test_the_head_of_a_bfloat16_model_learns_in_float32() -> None:
     rollout = micro_rollout(policy)
     assert critic.parameters.dtype == torch.float32
     optimizer = critic.optimizer(1e-5)
-    losses = [fit(critic, optimizer, rollout) for _ in range(2)]
+    losses = [fit_critic(critic, optimizer, rollout) for _ in range(2)]
     assert losses[1] < losses[0]

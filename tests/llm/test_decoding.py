@@ -8,6 +8,7 @@ import pytest
 import torch
 from language import MICRO, next_log_probs, uniform_rows
 
+from redline.algorithms.core.mixture import MixturePolicy
 from redline.llm_track.decoding import Completions, choose, decoder_of, generate, pad_left
 
 PAD, EOS = 0, 1
@@ -15,12 +16,13 @@ LENGTHS = (3, 7, 1, 5)
 
 
 def policy_of(kind: str, seed: int = 0) -> Any:
-    return SimpleNamespace(model=MICRO[kind](seed))
+    # What a mixture takes of its components without asking any of them.
+    return SimpleNamespace(model=MICRO[kind](seed), xp=None, per_element=False)
 
 
 def mixture(kind: str) -> Any:
     parts = [policy_of(kind, seed) for seed in (0, 1)]
-    return SimpleNamespace(components=parts, weights=[0.25, 0.75])
+    return MixturePolicy(parts, [0.25, 0.75])
 
 
 def complete(

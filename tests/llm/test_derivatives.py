@@ -8,7 +8,16 @@ import pytest
 import torch
 from batches import AGGREGATES
 from closeness import close
-from double import PAD, HeadCritic, LMPolicy, TinyLM, collect, lm_batch, lm_policy
+from double import (
+    PAD,
+    HeadCritic,
+    LMPolicy,
+    TinyLM,
+    collect,
+    lm_batch,
+    lm_policy,
+    textbook_elements,
+)
 from small import small
 from torch.func import functional_call, hessian
 
@@ -57,21 +66,7 @@ def test_gradient_is_that_of_the_textbook_objective(name: str, aggregate: str) -
     )
     objective.gradient(policy, batch)
     flat = policy.snapshot().requires_grad_(True)
-    log_p = log_softmax(policy, batch, flat)
-    log_prob = log_p.gather(-1, batch.action[..., None])[..., 0]
-    d = batch.anchor_log_prob - log_prob
-    per_element = (
-        objective.surrogate.objective(
-            policy.xp,
-            log_prob=log_prob,
-            old_log_prob=batch.old_log_prob,
-            advantage=batch.advantage,
-            mask=batch.mask,
-            bounds=bounds,
-        )
-        - 0.3 * (log_p.exp() * log_p).sum(-1)
-        - 0.7 * (d.exp() - 1.0 - d)
-    )
+    per_element = textbook_elements(algorithm, batch, log_softmax(policy, batch, flat))
     coefficient = torch.as_tensor(aggregate_by_hand(aggregate, batch.mask.numpy()))
     (expected,) = torch.autograd.grad((coefficient * per_element).sum(), flat)
     assert expected.abs().max() > 1e-3

@@ -6,12 +6,21 @@ import numpy as np
 import pytest
 import torch
 from closeness import close, identical
-from double import EOS, PAD, HeadCritic, LMPolicy, PromptSampler, collect, lm_batch, lm_policy
+from double import (
+    EOS,
+    PAD,
+    HeadCritic,
+    LMPolicy,
+    PromptSampler,
+    collect,
+    fit_critic,
+    lm_batch,
+    lm_policy,
+)
 from small import small
 
 from redline.algorithms import registry
 from redline.algorithms.core.conservative import ConservativeMixture
-from redline.algorithms.core.critic import CriticFit
 from redline.algorithms.core.learner import Learner
 from redline.algorithms.core.natural import TrustRegion
 from redline.algorithms.core.types import Batch, KLTerm, Need, Progress
@@ -91,18 +100,7 @@ def test_a_critic_step_leaves_the_policy_as_it_is_and_learns() -> None:
     policy.gradient_buffer.fill_(3.0)
     optimizer = critic.optimizer(1e-5)
     start = critic.snapshot()
-    losses = [
-        CriticFit(lr=0.03, epochs=20, minibatch_size=4).fit(
-            critic,
-            optimizer,
-            observation=rollout.observation,
-            returns=np.cumsum(rollout.mask, axis=1) / 4.0,
-            mask=rollout.mask,
-            progress=START,
-            rng=np.random.default_rng(0),
-        )["train/value_loss"]
-        for _ in range(2)
-    ]
+    losses = [fit_critic(critic, optimizer, rollout) for _ in range(2)]
     assert losses[1] < 0.5 * losses[0] and not torch.equal(critic.parameters, start)
     identical(policy.parameters, before)
     identical(policy.evaluate(batch).log_prob, log_prob)

@@ -3,7 +3,6 @@
 import json
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -116,8 +115,7 @@ def test_any_model_learns_a_file_by_heart(tmp_path: Path) -> None:
     )
     assert losses[0] > 2.0 and losses[-1] < 0.1 and len(losses) == 120
     generation = Generation(made, SamplingSettings(max_completion=24))
-    problems = [SimpleNamespace(prompt=pair.prompt) for pair in pairs]
-    found = generation.complete(made, generation.prompts(problems), 1, None)
+    found = generation.complete(made, generation.prompts([pair.prompt for pair in pairs]), 1, None)
     assert generation.texts(found) == [pair.completion for pair in pairs]
 
 
@@ -166,7 +164,8 @@ def test_the_checkpoint_that_ships_has_two_habits_of_which_one_pays() -> None:
 def require_habits(made: LanguageModel) -> None:
     problems = language_task("llm:arithmetic").held_out(400)
     generation = Generation(made, SamplingSettings(max_completion=48))
-    found = generation.complete(made, generation.prompts(problems), 1, np.random.default_rng(0))
+    prompts = generation.prompts([problem.prompt for problem in problems])
+    found = generation.complete(made, prompts, 1, np.random.default_rng(0))
     correct = np.array([score.correct for score in generation.scores(problems, found)])
     shows_work = np.array([";" in text for text in generation.texts(found)])
     # Measured over 4000: 0.41 right, 0.28 show their work; right are 0.26 of answers at once and
