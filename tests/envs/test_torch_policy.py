@@ -266,3 +266,13 @@ def test_a_missing_device_is_one_sentence(name: str) -> None:
     with pytest.raises(TaskError, match=f"device '{name}' cannot be used: ") as caught:
         require_device(name)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_an_observation_of_another_precision_is_acted_on(space: str) -> None:
+    observation = np.random.default_rng(0).normal(size=(4, 3))
+    for policy in pair(space, "tanh", np.float32):
+        for rng in (None, 1):
+            draws = [None if rng is None else np.random.default_rng(rng) for _ in range(2)]
+            wide = policy.act(observation, draws[0])
+            identical(wide, policy.act(observation.astype(np.float32), draws[1]))

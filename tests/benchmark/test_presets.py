@@ -1,0 +1,44 @@
+"""Presets: every name in them is a setting, and a task's own needs come last."""
+
+import pytest
+
+from redline.algorithms import registry
+from redline.benchmark.arguments import resolve
+from redline.benchmark.presets import FAMILIES, family, preset
+
+TASKS = {"cartpole": "CartPole-v1", "mujoco": "Hopper-v5"}
+
+
+@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_every_preset_resolves(kind: str, name: str) -> None:
+    task = TASKS[kind]
+    assert family(task) == kind
+    resolved = resolve(name, ["--task", task])
+    assert not resolved.overrides
+    for key, value in preset(name, task).items():
+        holder = resolved.recipe
+        *path, last = key.split(".")
+        for part in path:
+            holder = getattr(holder, part)
+        assert value in (getattr(holder, last, None), getattr(resolved.run, last, None))
+
+
+def test_families_are_told_by_the_task() -> None:
+    assert family("pkg.module:CartPole-v1") == "cartpole"
+    assert family("HumanoidStandup-v5") == "mujoco"
+    assert family("Acrobot-v1") is None and preset("ppo", "Acrobot-v1") == {}
+    assert preset("no-such-method", "CartPole-v1") == {}
+
+
+def test_what_a_task_needs_besides() -> None:
+    assert resolve("grpo", ["--task", "Swimmer-v5"]).recipe.gamma == 0.9999
+    assert resolve("grpo", ["--task", "Hopper-v5"]).recipe.gamma == 0.99
+    steady, usual = (
+        resolve("trpo", ["--task", task]).recipe for task in ("InvertedPendulum-v5", "Hopper-v5")
+    )
+    assert (steady.n_steps, steady.delta) == (512, 0.01)
+    assert (usual.n_steps, usual.delta) == (128, 0.02)
+    assert resolve("npg", ["--task", "InvertedPendulum-v5"]).recipe.step_size == 0.1
+    assert resolve("npg", ["--task", "Hopper-v5"]).recipe.step_size is None
+    assert resolve("ppo", ["--task", "InvertedPendulum-v5"]).recipe.n_steps == 256
