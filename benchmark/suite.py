@@ -13,8 +13,9 @@ plugin = ["mine.py"]                  # files that register more, relative to th
 steps = 100_000
 
 [[variants]]                          # one more row of the table each
-algorithm = "ppo"
+algorithm = "ppo"                     # or algorithms = [...], a row for each
 tasks = ["CartPole-v1"]               # optional: on these tasks only
+seeds = [0]                           # optional: in place of the seeds above
 settings = { "clip.high" = 0.28 }
 ```
 """
@@ -35,7 +36,7 @@ from redline.benchmark.errors import BadInput, unknown
 from redline.benchmark.runs import run_path, variant_name
 
 _SUITE_KEYS = ("question", "tasks", "seeds", "algorithms", "plugin", "settings", "variants")
-_VARIANT_KEYS = ("algorithm", "tasks", "settings")
+_VARIANT_KEYS = ("algorithm", "algorithms", "tasks", "seeds", "settings")
 # A suite says these in its own keys, or its command line does.
 _NO_SETTINGS = ("task", "seed", "out", "overwrite", "plugin", "help")
 
@@ -48,11 +49,13 @@ class Variant:
         algorithm: Name of the recipe.
         settings: Dotted overrides, those of the whole suite included.
         tasks: Where it runs.
+        seeds: Reported seeds.
     """
 
     algorithm: str
     settings: Mapping[str, Any]
     tasks: Sequence[str]
+    seeds: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,6 @@ class Suite:
         name: Name of the file.
         question: What the report shall answer, "" where the file does not say.
         tasks: Task names.
-        seeds: Reported seeds.
         variants: Methods.
         plugin: Files that register more methods.
     """
@@ -71,9 +73,13 @@ class Suite:
     name: str
     question: str
     tasks: Sequence[str]
-    seeds: Sequence[int]
     variants: Sequence[Variant]
     plugin: Sequence[str]
+
+    @property
+    def seeds(self) -> list[int]:
+        """Every seed that some method runs with, in ascending order."""
+        return sorted({seed for variant in self.variants for seed in variant.seeds})
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,22 +146,24 @@ def cells(
     Args:
         suite: What to run.
         root: Folder of the results.
-        seeds: Instead of the suite's.
+        seeds: Instead of the suite's, for every method.
         steps: Instead of the suite's, for every cell.
 
     Raises:
         BadInput: A setting does not fit its method, or two cells are the same.
     """
-    seeds = suite.seeds if seeds is None else _seeds(seeds)
+    asked = None if seeds is None else _seeds(seeds)
     rows = [
-        _resolve(suite, variant, task, steps)
+        (_resolve(suite, variant, task, steps), variant.seeds if asked is None else asked)
         for task in suite.tasks
         for variant in suite.variants
         if task in variant.tasks
     ]
     found: dict[Path, Cell] = {}
-    for seed in seeds:
-        for row in rows:
+    for seed in suite.seeds if asked is None else asked:
+        for row, own in rows:
+            if seed not in own:
+                continue
             resolved = dataclasses.replace(row, run=dataclasses.replace(row.run, seed=seed))
             cell = Cell(resolved, run_path(root, resolved))
             if cell.folder in found:
@@ -181,11 +189,13 @@ def _suite(name: str, folder: Path, data: Mapping[str, Any]) -> Suite:
     tasks = _names("tasks", data.get("tasks"))
     common = _settings(data.get("settings", {}))
     algorithms = _names("algorithms", data["algorithms"]) if "algorithms" in data else []
-    variants = [Variant(algorithm, common, tasks) for algorithm in algorithms]
+    seeds = _seeds(data.get("seeds"))
+    variants = [Variant(algorithm, common, tasks, seeds) for algorithm in algorithms]
     extra = data.get("variants", [])
     if not isinstance(extra, list) or not all(isinstance(entry, dict) for entry in extra):
         raise BadInput("variants must be tables: [[variants]]")
-    variants += [_variant(entry, common, tasks) for entry in extra]
+    for entry in extra:
+        variants += _variants(entry, common, tasks, seeds)
     if not variants:
         raise BadInput("algorithms or [[variants]] must name at least one method")
     plugin = _names("plugin", data["plugin"]) if "plugin" in data else []
@@ -193,22 +203,25 @@ def _suite(name: str, folder: Path, data: Mapping[str, Any]) -> Suite:
         name,
         str(data.get("question", "")),
         tasks,
-        _seeds(data.get("seeds")),
         variants,
         [str(folder / path) for path in plugin],
     )
 
 
-def _variant(entry: Mapping[str, Any], common: Mapping[str, Any], tasks: Sequence[str]) -> Variant:
+def _variants(
+    entry: Mapping[str, Any], common: Mapping[str, Any], tasks: Sequence[str], seeds: Sequence[int]
+) -> list[Variant]:
     _check_keys("key of [[variants]]", entry, _VARIANT_KEYS)
-    algorithm = entry.get("algorithm")
-    if not isinstance(algorithm, str):
-        raise BadInput(f"a variant needs the name of an algorithm, got {algorithm!r}")
+    if ("algorithm" in entry) == ("algorithms" in entry):
+        raise BadInput("a variant needs the name of an algorithm, or algorithms = [names]")
+    names = _names("algorithms", entry.get("algorithms", [entry.get("algorithm")]))
     own = _names("tasks", entry["tasks"]) if "tasks" in entry else tasks
     for task in own:
         if task not in tasks:
-            raise unknown(f"task of variant {algorithm}", task, tasks)
-    return Variant(algorithm, {**common, **_settings(entry.get("settings", {}))}, own)
+            raise unknown(f"task of variant {names[0]}", task, tasks)
+    settings = {**common, **_settings(entry.get("settings", {}))}
+    chosen = _seeds(entry["seeds"]) if "seeds" in entry else seeds
+    return [Variant(name, settings, own, chosen) for name in names]
 
 
 def _check_keys(kind: str, data: Mapping[str, Any], known: Sequence[str]) -> None:

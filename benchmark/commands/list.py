@@ -103,7 +103,8 @@ def _suites() -> dict[str, str]:
     found = {}
     for name in suite.shipped():
         one = suite.read(name)
-        size = f"methods {len(one.variants)}, tasks {len(one.tasks)}, seeds {len(one.seeds)}"
+        runs = sum(len(row.tasks) * len(row.seeds) for row in one.variants)
+        size = f"{runs} runs on {', '.join(one.tasks)}"
         found[name] = f"{one.question} ({size})" if one.question else size
     return found
 

@@ -67,6 +67,32 @@ class Mine(Reinforce):
     assert cells[0].resolved.run.plugin == (tmp_path / "method.py",)
 
 
+SEVERAL = """
+tasks = ["CartPole-v1"]
+seeds = [0, 1]
+
+[[variants]]
+algorithms = ["ppo", "npg"]
+
+[[variants]]
+algorithm = "trpo"
+seeds = [1, 7]
+"""
+
+
+def test_a_variant_may_name_several_methods_and_its_own_seeds(tmp_path: Path) -> None:
+    one = suite.read(written(tmp_path, SEVERAL))
+    runs = [(c.resolved.algo, c.resolved.run.seed) for c in suite.cells(one, tmp_path)]
+    assert runs == [("ppo", 0), ("npg", 0), ("ppo", 1), ("npg", 1), ("trpo", 1), ("trpo", 7)]
+    assert one.seeds == [0, 1, 7]
+    asked = suite.cells(one, tmp_path, seeds=[5])
+    assert [(c.resolved.algo, c.resolved.run.seed) for c in asked] == [
+        ("ppo", 5),
+        ("npg", 5),
+        ("trpo", 5),
+    ]
+
+
 def test_the_shipped_suites_resolve() -> None:
     for name in suite.shipped():
         assert suite.cells(suite.read(name), Path("out"))
@@ -103,6 +129,15 @@ REFUSED = {
         SMALL.replace('tasks = ["CartPole-v1"]', 'tasks = ["CartPole-v0"]'),
         "unknown task of variant ppo 'CartPole-v0'; nearest: CartPole-v1",
     ),
+    "neither algorithm nor algorithms": (
+        SMALL + "[[variants]]\nseeds = [0]\n",
+        "a variant needs the name of an algorithm, or algorithms = [names]",
+    ),
+    "both": (
+        SMALL + '[[variants]]\nalgorithm = "ppo"\nalgorithms = ["npg"]\n',
+        "a variant needs the name of an algorithm, or algorithms = [names]",
+    ),
+    "seeds of a variant": (SMALL + '[[variants]]\nalgorithm = "npg"\nseeds = []\n', "got []"),
     "same cell twice": (
         SMALL + '[[variants]]\nalgorithm = "reinforce"\n',
         "lists reinforce CartPole-v1 seed=0 twice",
