@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 # They say where and how a run is written or found, not what is computed.
-NOT_HASHED = ("out", "overwrite", "tensorboard", "plugin")
+NOT_HASHED = ("out", "overwrite", "tensorboard", "plugin", "sampler_process")
 # Entry of a record beside the settings of a run: hash of the plugin's file.
 PLUGIN_CODE = "plugin_code"
 
@@ -72,7 +72,7 @@ class Resolved:
         """Identity of what is computed: equal settings give equal hashes."""
         data = self.to_json()
         for name in NOT_HASHED:
-            del data["run"][name]
+            data["run"].pop(name, None)
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -151,6 +151,11 @@ def _check_run(run: RunConfig) -> None:
             raise BadInput(f"{name} must be at least {least}, got {getattr(run, name)}")
     if isinstance(run, ControlConfig):
         _check_control(run)
+    if isinstance(run, LanguageConfig) and run.sampler_process and not run.stale:
+        raise BadInput(
+            "--sampler-process needs --stale of at least 1, got 0: with the newest policy alone, "
+            "sampling and learning wait for each other"
+        )
 
 
 def _check_control(run: ControlConfig) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import signal
-import threading
 import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +17,8 @@ from typing import Any
 from redline.benchmark import threads
 from redline.benchmark.arguments import from_record
 from redline.benchmark.errors import describe
-from redline.benchmark.process import ENDING
 from redline.benchmark.suite import Cell
+from redline.benchmark.worker import Worker
 
 # Seconds between two looks at the running cells.
 _TICK = 0.2
@@ -94,11 +91,9 @@ class _Slot:
     """One worker process at a time, replaced when it dies."""
 
     def __init__(self) -> None:
-        self._context = multiprocessing.get_context("spawn")
         # Plain shared memory: a lock or a queue could be left locked by a worker that is killed.
-        self._steps = self._context.RawArray("q", 1)
-        self._executor: ProcessPoolExecutor | None = None
-        self._process: Any = None
+        self._steps = multiprocessing.get_context("spawn").RawArray("q", 1)
+        self._worker = Worker(_share, self._steps)
         self._started = 0.0
 
     @property
@@ -109,64 +104,33 @@ class _Slot:
         record = {**cell.resolved.to_json(), "overrides": dict(cell.resolved.overrides)}
         self._steps[0], self._started = 0, time.perf_counter()
         try:
-            return self.call(_train_cell, record, cell.folder)
+            return self._call(_train_cell, record, cell.folder)
         except OSError as error:  # no process, memory or descriptor left: the cell fails
             self.end()
             failed: Future[Outcome] = Future()
             failed.set_exception(error)
             return failed
 
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Run a function in the worker; a worker that died meanwhile is replaced first."""
-        if self._executor is not None:
-            try:
-                return self._executor.submit(function, *arguments)
-            except BrokenProcessPool:
-                self.end()
-        self._executor = ProcessPoolExecutor(
-            1, self._context, initializer=_start_worker, initargs=(self._steps,)
-        )
-        before = set(multiprocessing.active_children())
-        # An interrupt waits until the worker is there, and can be ended. A worker inherits the
-        # blocked signals and keeps SIGINT so: Ctrl-C reaches the parent alone, which ends the
-        # workers, and no worker answers it with a traceback of its own.
-        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    def _call(self, *call: Any) -> Future[Outcome]:
         try:
-            return self._executor.submit(function, *arguments)
-        finally:
-            self._process = next(iter(set(multiprocessing.active_children()) - before), None)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+            return self._worker.call(*call)
+        except BrokenProcessPool:
+            self.end()
+            return self._worker.call(*call)
 
     def outcome(self, future: Future[Outcome]) -> Outcome:
         try:
             return future.result()
         except BrokenProcessPool:
-            error = _last_words(self.end())
+            error = f"the worker process {self._worker.last_words()}"
             return Outcome(time.perf_counter() - self._started, error=error)
         except Exception as error:
             seconds, trace = time.perf_counter() - self._started, traceback.format_exc()
             return Outcome(seconds, error=describe(error), trace=trace)
 
-    def end(self) -> int:
-        """End the worker at once; its exit code, 0 where there is none."""
-        if self._executor is None:
-            return 0
-        executor, process = self._executor, self._process
-        self._executor = self._process = None
-        if process is None:  # it could not be started
-            executor.shutdown(wait=False, cancel_futures=True)
-            return 0
-        process.kill()
-        executor.shutdown(cancel_futures=True)
-        return int(process.exitcode)
-
-
-def _last_words(exit_code: int) -> str:
-    if exit_code >= 0:
-        return f"the worker process ended with exit code {exit_code}"
-    name = signal.Signals(-exit_code).name
-    memory = "; the machine may have run out of memory" if -exit_code == signal.SIGKILL else ""
-    return f"the worker process was ended by {name}{memory}"
+    def end(self) -> None:
+        """End the worker at once."""
+        self._worker.end()
 
 
 # In the worker.
@@ -174,19 +138,9 @@ def _last_words(exit_code: int) -> str:
 _worker_steps: Any = None
 
 
-def _start_worker(steps: Any) -> None:
+def _share(steps: Any) -> None:
     global _worker_steps
     _worker_steps = steps
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, set(ENDING) - {signal.SIGINT})
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """No orphan goes on training after the parent was killed."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _train_cell(record: Mapping[str, Any], folder: Path) -> Outcome:

@@ -27,6 +27,7 @@ from redline.benchmark.recording import (
 )
 from redline.benchmark.runs import RunFolder, writing
 from redline.benchmark.tracks import LANGUAGE, require_language_packages, track_of
+from redline.benchmark.worker import Worker
 
 
 class Track(Evaluated, Protocol):
@@ -76,7 +77,8 @@ def opened(resolved: Resolved, folder: Path) -> Iterator[Loop]:
     warm_up()
     algorithm: Algorithm = resolved.recipe.build()
     with (
-        contextlib.closing(make_track(resolved, algorithm)) as track,
+        Worker() as worker,
+        contextlib.closing(make_track(resolved, algorithm, worker)) as track,
         writing(folder, resolved) as run,
     ):
         yield Loop(resolved, _learner(resolved, algorithm, track), track, run)
@@ -160,17 +162,24 @@ class Loop(Recorder):
         return rollout
 
 
-def make_track(resolved: Resolved, algorithm: Algorithm) -> Track:
+def make_track(resolved: Resolved, algorithm: Algorithm, worker: Worker | None = None) -> Track:
     """Policy, critic, sampler and evaluator for a task.
+
+    Args:
+        resolved: Settings.
+        algorithm: Says whether a critic is needed.
+        worker: Where rollouts are sampled if the settings ask for another process; None: nothing
+            is collected, or by this process.
 
     Raises:
         BadInput: The task is unknown or not supported, or a setting does not fit it.
     """
-    language = track_of(resolved.run.task) is LANGUAGE
-    return (_language_track if language else _control_track)(resolved, algorithm)
+    if track_of(resolved.run.task) is LANGUAGE:
+        return _language_track(resolved, algorithm, worker)
+    return _control_track(resolved, algorithm)
 
 
-def _language_track(resolved: Resolved, algorithm: Algorithm) -> Track:
+def _language_track(resolved: Resolved, algorithm: Algorithm, worker: Worker | None) -> Track:
     run = resolved.language
     require_language_packages(run.task)
     from redline.llm_track.checks import CheckFailed
@@ -181,7 +190,13 @@ def _language_track(resolved: Resolved, algorithm: Algorithm) -> Track:
     from redline.llm_track.track import language_track
 
     try:
-        return language_track(run.task, run, needs_critic=algorithm.needs_critic, seed=run.seed)
+        return language_track(
+            run.task,
+            run,
+            needs_critic=algorithm.needs_critic,
+            seed=run.seed,
+            worker=worker if run.sampler_process else None,
+        )
     except (TaskError, ModelError, SamplingError, TextError, CheckFailed) as error:
         raise BadInput(str(error)) from error
 

@@ -31,6 +31,8 @@ class LanguageSettings:
         eval_problems: Held-out problems of an evaluation.
         eval_samples: Sampled completions of each.
         stale: Rollouts come from the policy of this many updates ago.
+        sampler_process: Sample them in a process of its own, while this one learns; needs --stale,
+            and changes no result.
     """
 
     model: str = "tiny"
@@ -48,6 +50,7 @@ class LanguageSettings:
     eval_problems: int = 200
     eval_samples: int = 4
     stale: int = 0
+    sampler_process: bool = False
 
     def task_settings(self) -> TaskSettings:
         """What concerns the task."""

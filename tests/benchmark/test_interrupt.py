@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from command import redline, start_redline
+from processes import members, wait_until
 
 LONG = """
 tasks = ["CartPole-v1"]
@@ -23,32 +24,12 @@ eval_episodes = 1
 """
 
 
-def wait_until(true: Callable[[], object], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "waited too long"
-        time.sleep(0.05)
-
-
 def training(folder: Path) -> Callable[[], bool]:
     """Both runs have written rows of metrics."""
     return lambda: all(
         (folder / f"out/CartPole-v1/reinforce/seed={seed}/metrics.jsonl").exists()
         for seed in (0, 1)
     )
-
-
-def members(group: int) -> list[int]:
-    """Living processes of a process group."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            state, _, pgrp = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
-        except (OSError, ValueError):
-            continue
-        if int(pgrp) == group and state != "Z":
-            found.append(int(entry.name))
-    return found
 
 
 def started(folder: Path, until_training: bool = True) -> subprocess.Popen[str]:

@@ -9,12 +9,13 @@ import torch
 from redline.algorithms.core.learner import Learner
 from redline.algorithms.core.types import Batch, Need, Progress, Rollout
 from redline.algorithms.grpo import GRPO
-from redline.llm_track import track as module
+from redline.llm_track import assembly
 from redline.llm_track.checks import CheckFailed
 from redline.llm_track.models import ModelError
 from redline.llm_track.sampler import SamplingError
+from redline.llm_track.settings import LanguageSettings
 from redline.llm_track.split import TaskError
-from redline.llm_track.track import LanguageSettings, LanguageTrack, language_track
+from redline.llm_track.track import LanguageTrack, language_track
 
 NEED = Need(groups=2, group_size=2)
 
@@ -96,9 +97,9 @@ def test_recomputed_activations_change_no_gradient() -> None:
 
 
 def test_a_policy_of_another_temperature_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    policy = module.CausalLMPolicy
+    policy = assembly.CausalLMPolicy
     monkeypatch.setattr(
-        module, "CausalLMPolicy", lambda model, temperature: policy(model, temperature=1.0)
+        assembly, "CausalLMPolicy", lambda model, temperature: policy(model, temperature=1.0)
     )
     track(temperature=1.0)
     with pytest.raises(CheckFailed, match="sampling and scoring disagree"):

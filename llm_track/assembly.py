@@ -1,0 +1,53 @@
+"""What samples a run's completions: the same parts from the same settings, in any process."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from redline.llm_track.models import checkpoint_layers, load_model
+from redline.llm_track.policy import CausalLMPolicy
+from redline.llm_track.sampler import Generation, LanguageSampler
+from redline.llm_track.settings import LanguageSettings
+from redline.llm_track.tasks import LanguageTask, language_task
+
+
+class Parts(NamedTuple):
+    """Of one run, before its first update.
+
+    Attributes:
+        problems: What is asked.
+        policy: What answers.
+        generation: How.
+        rng: Draws problems and tokens of the rollouts.
+        trial: Those of the checks before.
+    """
+
+    problems: LanguageTask
+    policy: CausalLMPolicy
+    generation: Generation
+    rng: np.random.Generator
+    trial: np.random.Generator
+
+    def sampler(self, keep_log_prob: bool) -> LanguageSampler:
+        """The source of all rollouts."""
+        return LanguageSampler(self.problems, self.generation, self.rng, keep_log_prob)
+
+
+def assemble(task: str, settings: LanguageSettings, seed: int) -> Parts:
+    """Load the model and make the task.
+
+    Raises:
+        TaskError: There is no such task.
+        ModelError: There is no such model, dtype or device.
+        SamplingError: Settings that no completion can be made with.
+    """
+    problems = language_task(task, settings.task_settings())
+    sampling = settings.sampling_settings()
+    language_model = load_model(settings.model, settings.dtype, settings.device)
+    policy = CausalLMPolicy(language_model.model, temperature=settings.temperature)
+    if settings.gradient_checkpointing:
+        checkpoint_layers(policy.model)
+    rng, trial = (np.random.default_rng(part) for part in np.random.SeedSequence(seed).spawn(2))
+    return Parts(problems, policy, Generation(language_model, sampling), rng, trial)
