@@ -18,9 +18,10 @@ class CPI(FirstOrderConfig):
     """Conservative policy iteration (Kakade & Langford 2002): (1 - alpha) pi + alpha pi'.
 
     Attributes:
-        alpha: From the "bound", or the largest one within `delta` by "line_search".
+        alpha: How the weight of pi' is found: from the "bound" (its theoretical value), or the
+            largest one within `delta` by "line_search".
         delta: Limit of the line search on the mean KL(old||new), in nats.
-        horizon: Longest episode; needed at gamma 1, where the bound uses it.
+        horizon: Longest episode; the bound needs it at gamma 1.
         holdout: Share of the rollout that measures the advantage of pi', on which it did not train.
         max_components: A larger mixture is distilled into one network.
         distill_epochs: Passes of the distillation over a rollout.

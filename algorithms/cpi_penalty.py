@@ -21,7 +21,7 @@ class CPIPenalty(EpochsConfig):
         penalty: C; None: the theoretical one, 4 max|A| gamma / (1 - gamma).
         kl_over: "max" over the elements (the bound) or their "mean" (a heuristic).
         kl_reverse: KL(new||old) instead of KL(old||new).
-        horizon: Longest episode; needed at gamma 1, where the theoretical C is 2 max|A| (T - 1).
+        horizon: Longest episode; at gamma 1 the theoretical C needs it, 2 max|A| (T - 1).
     """
 
     penalty: float | None = None

@@ -162,7 +162,8 @@ def _draw(axis: Axes, frame: pd.DataFrame, metric: str, styles: dict[str, Any]) 
     elif metric in _HEADLINES and np.isfinite(frame[metric]).any():
         # By the data: with few seeds an interval reaches far beyond what a task can pay.
         low, high = frame[metric].min(), frame[metric].max()
-        margin = 0.05 * (high - low) or 1.0
+        # Beside a large number 1 is nothing, and an axis must not end where it begins.
+        margin = 0.05 * (high - low) or max(1.0, 1e-3 * abs(high))
         axis.set_ylim(low - margin, high + margin)
     axis.set_xlim(left=0.0)
     axis.set_ylabel(_LABELS[metric])

@@ -13,7 +13,7 @@ from redline.algorithms.core.curvature import Trial, backtrack
 from redline.algorithms.core.masked import masked_mean
 from redline.algorithms.core.mixture import MixturePolicy
 from redline.algorithms.core.objective import Objective
-from redline.algorithms.core.penalised import largest_advantage, require_horizon
+from redline.algorithms.core.penalised import has_bound, largest_advantage, require_horizon
 from redline.algorithms.core.penalties import OldPolicyPenalty
 from redline.algorithms.core.surrogates import MAX_LOG_RATIO
 from redline.algorithms.core.types import Batch, Evaluation, Metrics, Progress
@@ -138,7 +138,7 @@ class ConservativeMixture:
         distillation: How.
 
     Raises:
-        ValueError: gamma is 1 without a horizon; delta, the holdout or the cap is out of range; or
+        ValueError: The bound at gamma 1 without a horizon; delta, the holdout or the cap is out of range; or
             a batch of fewer than two rows.
     """
 
@@ -153,7 +153,7 @@ class ConservativeMixture:
     needs_value = True
 
     def __post_init__(self) -> None:
-        if self.gamma == 1.0:
+        if self.gamma == 1.0 and (self.alpha == "bound" or self.horizon is not None):
             require_horizon(self.gamma, self.horizon)
         if not self.delta > 0.0:
             raise ValueError(f"delta must be positive, got {self.delta:g}")
@@ -181,14 +181,14 @@ class ConservativeMixture:
         candidate, optimizer = self.steps.bind(policy.newest.copy())
         _, metrics = self.steps.update(optimizer, candidate, training, objective, progress, rng)
         gain = _policy_advantage(objective, policy, candidate, judging)
-        bound = conservative_step(gain, largest_advantage(batch), self.gamma, self.horizon)
-        alpha = bound
+        metrics |= self._bound(batch, gain)
         if self.alpha == "line_search":
             alpha = self._search(policy, candidate, batch, gain)
+        else:
+            alpha = metrics["train/mixture_alpha_bound"]
         metrics |= {
             "train/policy_advantage": gain,
             "train/mixture_alpha": alpha,
-            "train/mixture_alpha_bound": bound,
             "train/step_accepted": float(alpha > 0.0),
         }
         mixture = policy
@@ -198,6 +198,13 @@ class ConservativeMixture:
                 mixture, distilled = self.distillation(mixture, batch, rng)
                 metrics |= distilled
         return mixture, metrics | {"train/mixture_components": float(len(mixture.components))}
+
+    def _bound(self, batch: Batch, gain: float) -> Metrics:
+        """The bound's alpha where there is one."""
+        if not has_bound(self.gamma, self.horizon):
+            return {}
+        alpha = conservative_step(gain, largest_advantage(batch), self.gamma, self.horizon)
+        return {"train/mixture_alpha_bound": alpha}
 
     def _split(self, batch: Batch, rng: np.random.Generator) -> tuple[Batch, Batch]:
         """Elements (rows) that judge pi', and those that train it."""

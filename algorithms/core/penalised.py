@@ -123,11 +123,16 @@ def require_horizon(gamma: float, horizon: int | None) -> int:
     if horizon is None:
         raise ValueError(
             f"the bound of conservative policy iteration is infinite at gamma {gamma:g}; give "
-            "horizon, the largest number of steps of an episode"
+            "--horizon, the largest number of steps of an episode"
         )
     if horizon < 1:
-        raise ValueError(f"horizon must be at least 1, got {horizon}")
+        raise ValueError(f"--horizon must be at least 1, got {horizon}")
     return horizon
+
+
+def has_bound(gamma: float, horizon: int | None) -> bool:
+    """The bounds of conservative policy iteration are finite."""
+    return gamma < 1.0 or horizon is not None
 
 
 def largest_advantage(batch: Batch) -> float:
@@ -170,7 +175,7 @@ class KLPenalty:
         max_halvings: Candidates after the full step.
 
     Raises:
-        ValueError: gamma is 1 without a horizon, or C is negative.
+        ValueError: The theoretical C at gamma 1 without a horizon, or C is negative.
     """
 
     steps: FirstOrder
@@ -183,7 +188,7 @@ class KLPenalty:
     needs_value = True
 
     def __post_init__(self) -> None:
-        if self.gamma == 1.0:
+        if self.gamma == 1.0 and (self.coefficient is None or self.horizon is not None):
             require_horizon(self.gamma, self.horizon)
         if self.coefficient is not None and not self.coefficient >= 0.0:
             raise ValueError(f"penalty must be at least 0, got {self.coefficient:g}")
@@ -200,16 +205,21 @@ class KLPenalty:
         progress: Progress,
         rng: np.random.Generator,
     ) -> tuple[Policy, Metrics]:
-        theoretical = penalty_coefficient(largest_advantage(batch), self.gamma, self.horizon)
-        in_force = theoretical if self.coefficient is None else self.coefficient
+        theoretical = {}
+        in_force = self.coefficient
+        if has_bound(self.gamma, self.horizon):
+            eps = largest_advantage(batch)
+            bound = penalty_coefficient(eps, self.gamma, self.horizon)
+            theoretical = {"train/kl_coef_theoretical": bound}
+            in_force = bound if in_force is None else in_force
+        assert in_force is not None
         penalty = OldPolicyPenalty(in_force, self.over, self.reverse)
         penalised = dataclasses.replace(objective, old_policy=penalty)
         start = policy.snapshot()
         _, metrics = self.steps.update(state, policy, batch, penalised, progress, rng)
         gain = self._shorten(policy, batch, penalised, start)
-        return policy, metrics | {
+        return policy, metrics | theoretical | {
             "train/kl_coef": in_force,
-            "train/kl_coef_theoretical": theoretical,
             "train/step_accepted": float(gain > 0.0),
             "train/penalised_gain": gain,
         }

@@ -22,12 +22,15 @@ REWARD = "mean reward per episode"
 
 
 def panels(
-    monkeypatch: pytest.MonkeyPatch, tasks: list[str], logged: dict[str, float]
+    monkeypatch: pytest.MonkeyPatch,
+    tasks: list[str],
+    logged: dict[str, float],
+    rewards: tuple[float, float] = (1.0, 2.0),
 ) -> list[tuple[str, Any]]:
     """(label of the vertical axis, columns of the grid that it takes) of all panels that show."""
     figures: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: figures.append(self))
-    steps = pd.DataFrame({"step": [10.0, 20.0], "eval/mean_reward": [1.0, 2.0]})
+    steps = pd.DataFrame({"step": [10.0, 20.0], "eval/mean_reward": rewards})
     evals = pd.concat([steps.assign(task=task, **KEY) for task in tasks])
     updates = evals.drop(columns="eval/mean_reward").assign(**{name: np.nan for name in LOGGED})
     results = Results(evals, evals, updates.assign(**logged), [], [], [])
@@ -65,3 +68,12 @@ def test_every_task_has_its_column(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == [
         (label, range(k, k + 1)) for label in (REWARD, LOGGED["train/kl"]) for k in range(2)
     ]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("reward", [0.0, 500.0, -1e17])
+def test_a_constant_curve_is_drawn_without_a_warning(
+    reward: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged = {"train/kl": 0.0, "train/clip_fraction": 0.1}
+    assert panels(monkeypatch, ["CartPole-v1"], logged, rewards=(reward, reward))

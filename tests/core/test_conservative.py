@@ -279,7 +279,8 @@ def test_a_larger_mixture_is_distilled(space: str) -> None:
 
 def test_refusals() -> None:
     for settings, message in (
-        ({"gamma": 1.0}, "infinite at gamma 1"),
+        ({"gamma": 1.0}, "infinite at gamma 1; give --horizon"),
+        ({"gamma": 1.0, "horizon": 0, "alpha": "line_search"}, "horizon must be at least 1"),
         ({"gamma": 1.0, "horizon": 0}, "horizon must be at least 1"),
         ({"holdout": 0.0}, "holdout must lie between 0 and 1"),
         ({"holdout": 1.0}, "holdout must lie between 0 and 1"),
@@ -293,3 +294,12 @@ def test_refusals() -> None:
     with pytest.raises(ValueError, match="two elements"):
         updated(ConservativeMixture(STEPS, 0.9), policy, batch.take(slice(0, 1)))
     updated(ConservativeMixture(STEPS, 0.9), policy, batch.take(slice(0, 2)))
+
+
+def test_a_line_search_needs_no_horizon_and_then_logs_no_bound() -> None:
+    policy, batch = start("categorical")
+    for horizon, logged in ((None, False), (500, True)):
+        rule = CPI(gamma=1.0, alpha="line_search", horizon=horizon).build().update
+        _, metrics = updated(rule, policy, batch)
+        assert ("train/mixture_alpha_bound" in metrics) == logged
+        assert 0.0 < metrics["train/mixture_alpha"] <= 1.0

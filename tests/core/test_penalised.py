@@ -240,7 +240,8 @@ def test_the_theoretical_penalty_allows_steps_in_single_precision() -> None:
 
 def test_refusals() -> None:
     for recipe, message in (
-        (CPIPenalty(gamma=1.0), "infinite at gamma 1"),
+        (CPIPenalty(gamma=1.0), "infinite at gamma 1; give --horizon"),
+        (CPIPenalty(gamma=1.0, penalty=3.0, horizon=0), "horizon must be at least 1"),
         (CPIPenalty(gamma=1.0, horizon=0), "horizon must be at least 1"),
         (CPIPenalty(penalty=-1.0), "penalty must be at least 0"),
         (PPOKL(kl_target=0.0), "kl_target must be positive"),
@@ -248,3 +249,14 @@ def test_refusals() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             recipe.build()
+
+
+def test_a_given_penalty_needs_no_horizon_and_then_logs_no_theoretical_one() -> None:
+    for horizon, logged in ((None, False), (500, True)):
+        policy = make_policy(DISTRIBUTIONS["categorical"])
+        batch = make_batch(policy, shape=(40,), by=0.0)
+        rule = CPIPenalty(gamma=1.0, penalty=3.0, horizon=horizon).build().update
+        state = rule.bind(policy)[1]
+        _, metrics = rule.update(state, policy, batch, OBJECTIVE, START, np.random.default_rng(0))
+        assert metrics["train/kl_coef"] == 3.0
+        assert ("train/kl_coef_theoretical" in metrics) == logged
