@@ -20,10 +20,12 @@ from redline.benchmark.config import (
 from redline.benchmark.errors import BadInput
 from redline.benchmark.parsing import flat_types, option, parse
 from redline.benchmark.presets import preset
-from redline.benchmark.tracks import LANGUAGE, RunConfig, Track, other_than, track_of
+from redline.benchmark.tracks import CONTROL, LANGUAGE, RunConfig, Track, other_than, track_of
 
 # The setting that holds names and values of its own: --generator min_terms 2 max_terms 3.
 _PAIRS = "generator."
+# Settings of a method that only control tasks take.
+_OF_STEPS = {"n_steps"}
 
 
 def to_arguments(settings: Mapping[str, Any]) -> list[str]:
@@ -161,13 +163,16 @@ def _parse(
     description = (type(recipe).__doc__ or "").partition("\n")[0]
     flags = flat_types(type(run)) | flat_types(type(recipe))
     other = other_than(track_of(run.task))
+    elsewhere = flat_types(other.config).keys() - flags.keys()
+    if other is CONTROL:
+        elsewhere |= _OF_STEPS
     parsed: Any = parse(
         both,
         arguments,
         prog=prog,
         description=description,
         flags=flags,
-        elsewhere={name: f"{other.name} tasks" for name in flat_types(other.config)},
+        elsewhere=dict.fromkeys(elsewhere, f"{other.name} tasks"),
     )
     return parsed.run, parsed.recipe
 

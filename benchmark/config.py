@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redline.benchmark.baselines import catalogue
-from redline.benchmark.errors import BadInput, unknown
+from redline.benchmark.errors import BadInput, spelled, unknown
 from redline.benchmark.tracks import ControlConfig, LanguageConfig, RunConfig
 
 if TYPE_CHECKING:
@@ -130,6 +130,18 @@ def check(resolved: Resolved) -> None:
     Raises:
         BadInput: With the setting, its value, and what was expected.
     """
+    try:
+        _check(resolved)
+    except BadInput as error:
+        raise BadInput(spelled(str(error), setting_names(resolved))) from error
+
+
+def setting_names(resolved: Resolved) -> set[str]:
+    """Dotted names of all settings of a run."""
+    return {*flat_fields(resolved.run), *flat_fields(resolved.recipe)}
+
+
+def _check(resolved: Resolved) -> None:
     run = resolved.run
     _check_run(run)
     recipe = flat_fields(resolved.recipe)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Container, Iterable
 
 
 class BadInput(ValueError):
@@ -18,6 +19,27 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> BadInput:
     near = [folded[option] for option in close]
     hint = f"nearest: {', '.join(near)}" if near else f"known: {', '.join(options)}"
     return BadInput(f"unknown {kind} {name!r}; {hint}")
+
+
+def as_flag(name: str) -> str:
+    """A setting as the command line spells it."""
+    return f"--{name.replace('_', '-')}"
+
+
+def spelled(text: str, settings: Container[str]) -> str:
+    """A sentence with the names of settings as flags, where they cannot be taken for words.
+
+    Args:
+        text: What a part says that knows no command line: "group_size must be at least 2".
+        settings: Dotted names.
+    """
+
+    def flag(found: re.Match[str]) -> str:
+        name, asked = found["name"], found["asked"]
+        is_name = name in settings and bool(asked or "_" in name)
+        return (as_flag(name) if is_name else name) + asked
+
+    return re.sub(r"(?<![-\w./'])(?P<name>[a-z][a-z0-9_.]*\w)(?P<asked>(?: must\b)?)", flag, text)
 
 
 def describe(error: BaseException) -> str:

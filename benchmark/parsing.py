@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from redline.benchmark.errors import BadInput, unknown
+from redline.benchmark.errors import BadInput, as_flag, spelled, unknown
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ def parse(
         prog: The command as the user typed it.
         description: First paragraph of the help.
         flags: Dotted name -> type of every flag; None: those of `kind`.
-        elsewhere: Dotted name of a flag that may be missing here -> what it belongs to.
+        elsewhere: Dotted name of a flag that is missing or of no use here -> what it belongs to.
 
     Raises:
         BadInput: An unknown flag, or a value that does not parse or that `kind` refuses.
@@ -73,6 +73,7 @@ def parse(
 
     flags = flat_types(kind) if flags is None else flags
     _check_names(arguments, flags, elsewhere or {})
+    _check_lists(arguments, flags)
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
@@ -85,7 +86,7 @@ def parse(
                 registry=_whole_numbers(),
             )
     except ValueError as error:
-        raise BadInput(str(error)) from error
+        raise BadInput(spelled(str(error), flags)) from error
     except SystemExit as error:
         if not error.code:
             raise
@@ -130,7 +131,7 @@ def _whole(text: str) -> int:
 
 def _capital_none(arguments: Sequence[str], flags: Mapping[str, Any]) -> list[str]:
     """`none` as tyro spells it, where a number or None is expected."""
-    optional = {_as_flag(name) for name, hint in flags.items() if hint in _NUMBER_OR_NONE}
+    optional = {as_flag(name) for name, hint in flags.items() if hint in _NUMBER_OR_NONE}
     result: list[str] = []
     for argument in arguments:
         head, equals, value = argument.partition("=")
@@ -144,9 +145,9 @@ def _capital_none(arguments: Sequence[str], flags: Mapping[str, Any]) -> list[st
 def _after(stray: str, arguments: Sequence[str], flags: Mapping[str, Any]) -> str:
     """The flag that a stray argument follows, and how many values that takes."""
     for name, hint in flags.items():
-        if stray in option(arguments, _as_flag(name)[2:]):
+        if stray in option(arguments, as_flag(name)[2:]):
             number = f"no value ({_negated(name)} switches it off)" if hint is bool else "one value"
-            return f" after {_as_flag(name)}, which takes {number}"
+            return f" after {as_flag(name)}, which takes {number}"
     return ""
 
 
@@ -192,29 +193,34 @@ def _check_names(
     arguments: Sequence[str], flags: Mapping[str, Any], elsewhere: Mapping[str, str]
 ) -> None:
     """Refuse an unknown flag with the nearest ones."""
-    switches = {_as_flag(name): _negated(name) for name, hint in flags.items() if hint is bool}
-    known = {"--help", *map(_as_flag, flags), *switches.values()}
+    switches = {as_flag(name): _negated(name) for name, hint in flags.items() if hint is bool}
+    known = {"--help", *map(as_flag, flags), *switches.values()}
     for argument in arguments:
         flag, equals, _ = argument.partition("=")
         flag = flag.replace("_", "-")
         if flag.startswith("--") and flag not in known:
             if _ELSEWHERE.get(flag) in known:
                 raise BadInput(f"unknown flag {flag!r}; here it is {_ELSEWHERE[flag]}")
-            owner = next((text for name, text in elsewhere.items() if _as_flag(name) == flag), None)
-            if owner is not None:
-                raise BadInput(f"{unknown('flag', flag, known)} ({flag} belongs to {owner})")
-            raise unknown("flag", flag, known)
+            others = {as_flag(name): owner for name, owner in elsewhere.items()}
+            if flag in others:
+                raise BadInput(f"unknown flag {flag!r} here: it belongs to {others[flag]}")
+            raise unknown("flag", flag, known - others.keys())
         if equals and flag in switches:
             raise BadInput(f"{flag} takes no value; {switches[flag]} switches it off")
 
 
+def _check_lists(arguments: Sequence[str], flags: Mapping[str, Any]) -> None:
+    """Refuse a list without entries, which would stand for all or for nothing."""
+    given = {argument.partition("=")[0].replace("_", "-") for argument in arguments}
+    for name, hint in flags.items():
+        several = [kind for kind in (hint, *get_args(hint)) if get_origin(kind) is tuple]
+        if several and as_flag(name) in given and not option(arguments, as_flag(name)[2:]):
+            raise BadInput(f"{as_flag(name)} needs a value: {_expected(several[0])}")
+
+
 def _negated(name: str) -> str:
     head, dot, last = name.rpartition(".")
-    return _as_flag(f"{head}{dot}no_{last}")
-
-
-def _as_flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+    return as_flag(f"{head}{dot}no_{last}")
 
 
 def _reason(
@@ -222,12 +228,12 @@ def _reason(
 ) -> str | None:
     """Why tyro gave up: the value of the flag that it names, or a dataclass that raised."""
     named = re.search(r"--[\w.-]*\w", complaint)
-    hint = {_as_flag(name): hint for name, hint in flags.items()}.get(named[0]) if named else None
+    hint = {as_flag(name): hint for name, hint in flags.items()}.get(named[0]) if named else None
     if named is None or hint is None:
         cause = error.__context__
         while cause is not None and not isinstance(cause, ValueError):
             cause = cause.__context__
-        return str(cause) if cause else None
+        return spelled(str(cause), flags) if cause else None
     values = option(arguments, named[0][2:])
     if not values:
         return f"{named[0]} needs a value: {_expected(hint)}"

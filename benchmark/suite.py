@@ -124,6 +124,11 @@ def read(name: str) -> Suite:
     else:
         known = shipped()
         if name not in known:
+            file = f"{name}.toml"
+            if Path(file).is_file():
+                raise BadInput(
+                    f"unknown suite {name!r}; there is a file {file}: say its whole name"
+                )
             raise unknown("suite", name, known)
         source = known[name]
     try:

@@ -15,8 +15,8 @@ from redline.algorithms.core.contracts import Critic, Policy
 from redline.algorithms.core.learner import Algorithm, Learner
 from redline.algorithms.core.types import Need, Progress, Rollout
 from redline.benchmark.baselines import catalogue
-from redline.benchmark.config import Resolved
-from redline.benchmark.errors import BadInput
+from redline.benchmark.config import Resolved, setting_names
+from redline.benchmark.errors import BadInput, spelled
 from redline.benchmark.recording import (
     WINDOW,
     Evaluated,
@@ -198,7 +198,7 @@ def _language_track(resolved: Resolved, algorithm: Algorithm, worker: Worker | N
             worker=worker if run.sampler_process else None,
         )
     except (TaskError, ModelError, SamplingError, TextError, CheckFailed) as error:
-        raise BadInput(str(error)) from error
+        raise BadInput(spelled(str(error), setting_names(resolved))) from error
 
 
 def _control_track(resolved: Resolved, algorithm: Algorithm) -> Track:

@@ -138,8 +138,8 @@ class ConservativeMixture:
         distillation: How.
 
     Raises:
-        ValueError: The bound at gamma 1 without a horizon; delta, the holdout or the cap is out of range; or
-            a batch of fewer than two rows.
+        ValueError: The bound at gamma 1 without a horizon; delta, the holdout or the cap is out of
+            range; or a batch of fewer than two rows.
     """
 
     steps: FirstOrder

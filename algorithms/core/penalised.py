@@ -126,7 +126,7 @@ def require_horizon(gamma: float, horizon: int | None) -> int:
             "--horizon, the largest number of steps of an episode"
         )
     if horizon < 1:
-        raise ValueError(f"--horizon must be at least 1, got {horizon}")
+        raise ValueError(f"horizon must be at least 1, got {horizon}")
     return horizon
 
 

@@ -13,20 +13,23 @@ from redline.benchmark.files import replacing
 
 
 def require_writable(paths: Mapping[str, Path | None]) -> None:
-    """Refuse files that could not be written after the work.
+    """Make the folders of files, and refuse what could not be written after the work.
 
     Args:
         paths: Name of the flag -> the file, None where none was asked for.
 
     Raises:
-        BadInput: The folder is not there or cannot be written, or the path is a folder.
+        BadInput: The folder cannot be made or written, or the path is a folder.
     """
     for flag, path in paths.items():
         if path is None:
             continue
         folder = path.parent
-        if not folder.is_dir():
-            raise BadInput(f"{flag} {path}: the folder {folder} does not exist")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            said = error.strerror or error
+            raise BadInput(f"{flag} {path}: cannot make the folder {folder}: {said}") from error
         if path.is_dir():
             raise BadInput(f"{flag} {path} is a folder; give the path of a file")
         if not os.access(folder, os.W_OK | os.X_OK):
@@ -61,7 +64,7 @@ def require_repeats(repeats: int) -> None:
         BadInput: Below 1.
     """
     if repeats < 1:
-        raise BadInput(f"repeats must be at least 1, got {repeats}")
+        raise BadInput(f"--repeats must be at least 1, got {repeats}")
 
 
 def spread(values: Sequence[float]) -> str:

@@ -76,7 +76,7 @@ def _control(arguments: Sequence[str]) -> int:
     )
     output.require_repeats(config.repeats)
     if config.steps is not None and config.steps < 1:
-        raise BadInput(f"steps must be at least 1, got {config.steps}")
+        raise BadInput(f"--steps must be at least 1, got {config.steps}")
     rows = comparisons.chosen(config.only)
     output.require_writable({"--json": config.json, "--report": config.report})
     catalogue.require_packages("this compares with")

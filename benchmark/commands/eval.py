@@ -49,9 +49,9 @@ def require_run(run: Path | None, command: str, episodes: int | None, seed: int 
     if run is None:
         raise BadInput(f"say which run: redline {command} RUN")
     if episodes is not None and episodes < 1:
-        raise BadInput(f"episodes must be at least 1, got {episodes}")
+        raise BadInput(f"--episodes must be at least 1, got {episodes}")
     if seed is not None and seed < 0:
-        raise BadInput(f"seed must be at least 0, got {seed}")
+        raise BadInput(f"--seed must be at least 0, got {seed}")
     return run
 
 

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     if config.suite is None:
         raise BadInput("say which suite: redline matrix SUITE (redline list suites shows them)")
     if config.jobs < 1:
-        raise BadInput(f"jobs must be at least 1, got {config.jobs}")
+        raise BadInput(f"--jobs must be at least 1, got {config.jobs}")
     chosen = suite.read(config.suite)
     root = config.out or Path("results") / chosen.name
     cells = suite.cells(chosen, root, config.seeds, config.steps)

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     config = parse(WatchConfig, arguments, prog="redline watch", description=_DESCRIPTION)
     folder = require_run(config.run, "watch", config.episodes, config.seed)
     if config.fps is not None and not 0.0 < config.fps < math.inf:
-        raise BadInput(f"fps must be a number above 0, got {config.fps}")
+        raise BadInput(f"--fps must be a number above 0, got {config.fps}")
     require_encoder()
     _choose_renderer()
     return played(lambda: _film(folder, config))

@@ -28,12 +28,12 @@ REFUSED = {
     "unknown flag": ("--stesp 5", "unknown flag '--stesp'; nearest: --steps"),
     "refused by a part": ("--clip.low 2", "clip.low is a distance from 1 in [0, 1], got 2.0"),
     "nan": ("--lr nan", "lr must be a finite number, got nan"),
-    "infinite number": ("--log-std-init inf", "log_std_init must be a finite number, got inf"),
-    "environments": ("--n-envs 10001", "n_envs must be at most 10,000, got 10,001"),
+    "infinite number": ("--log-std-init inf", "--log-std-init must be a finite number, got inf"),
+    "environments": ("--n-envs 10001", "--n-envs must be at most 10,000, got 10,001"),
     "zero": ("--steps 0", "steps must be at least 1, got 0"),
     "negative": ("--evals -1", "evals must be at least 0, got -1"),
-    "no evaluation episode": ("--eval-episodes 0", "eval_episodes must be at least 1, got 0"),
-    "minibatches": ("--n-steps 10", "10 x n_envs 8 = 80 does not divide into minibatches of 256"),
+    "no evaluation episode": ("--eval-episodes 0", "--eval-episodes must be at least 1, got 0"),
+    "minibatches": ("--n-steps 10", "10 x --n-envs 8 = 80 does not divide into minibatches of 256"),
     "discount": ("--gamma 1.5", "gamma must lie in [0, 1], got 1.5"),
     "width": ("--hidden 64 0", "hidden must be widths of at least 1, got [64, 0]"),
     "device": ("--device cuda", "device 'cuda' needs --policy torch"),
@@ -64,7 +64,7 @@ def test_unknown_names_are_answered_with_the_nearest(capsys: pytest.CaptureFixtu
 
 
 def test_a_group_of_one_and_whole_episodes_of_a_vector_environment_are_refused() -> None:
-    with pytest.raises(BadInput, match=r"group_size must be at least 2.*got 1"):
+    with pytest.raises(BadInput, match=r"--group-size must be at least 2.*got 1"):
         resolve("grpo", [*PPO, "--group-size", "1"])
     with pytest.raises(
         BadInput, match=r"grpo plays whole episodes.*vectorization list, got 'sync'"

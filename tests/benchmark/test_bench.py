@@ -142,17 +142,20 @@ def test_an_interruption_keeps_the_rows_that_are_complete(tmp_path, monkeypatch)
         ("control --only ppo/CartPole", "unknown row 'ppo/CartPole'; nearest: ppo/CartPole-v1/zoo"),
         ("control --repeats 0", "repeats must be at least 1, got 0"),
         ("control --steps 0", "steps must be at least 1, got 0"),
-        ("control --json absent/x.json", "--json absent/x.json: the folder absent does not exist"),
+        ("control --json file/x.json", "--json file/x.json: cannot make the folder file: File ex"),
+        ("control --only", "--only needs a value: texts"),
+        ("update --only", "--only needs a value: texts"),
         ("control --report folder", "--report folder is a folder; give the path of a file"),
         ("update --repeats 0", "repeats must be at least 1, got 0"),
         ("update --only tropo", "unknown method 'tropo'; nearest: trpo"),
-        ("update --json absent/x.json", "the folder absent does not exist"),
+        ("update --json file/x.json", "--json file/x.json: cannot make the folder file"),
         ("update --task Nope-v0", "unknown task 'Nope-v0'"),
     ],
 )
 def test_bad_input_is_said_before_any_work(arguments, sentence, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
     monkeypatch.setattr(control, "timed", None)
     monkeypatch.setattr(update, "measure", None)
     assert cli.main(["bench", *arguments.split()]) == 2
@@ -183,3 +186,10 @@ def test_help_does_not_wait_for_heavy_libraries():
     assert "redline bench control" in usage and "redline bench update" in usage
     heavy = {"torch", "numpy", "gymnasium", "stable_baselines3", "tyro", "pandas", "tensorboard"}
     assert not heavy & set(modules.split())
+
+
+def test_missing_folders_of_files_are_made(tmp_path):
+    from redline.benchmark.bench import output
+
+    output.require_writable({"--json": tmp_path / "a" / "b" / "x.json", "--report": None})
+    assert (tmp_path / "a" / "b").is_dir()

@@ -51,7 +51,7 @@ def test_a_setting_of_one_track_for_both_is_refused(
     assert cli.main(["matrix", str(suite), "--out", str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err
     assert "suite suite, grpo on llm:arithmetic: unknown flag '--n-envs'" in error
-    assert "belongs to control tasks)" in error and error.count("\n") == 1
+    assert "belongs to control tasks" in error and error.count("\n") == 1
 
 
 def test_a_language_task_that_cannot_be_had_stops_the_matrix_before_its_first_run(

@@ -56,19 +56,30 @@ def test_help_lists_the_settings_of_the_track(capsys: pytest.CaptureFixture[str]
 
 
 REFUSED = {
-    "control flag": ("grpo", "--n-envs 4", "'--n-envs'; nearest: --", "belongs to control tasks)"),
+    "control flag": ("grpo", "--n-envs 4", "'--n-envs' here: it belongs to control tasks", ""),
+    "near a control flag": ("ppo", "--n-step 4", "unknown flag '--n-step'; nearest: --steps", ""),
     "typo": ("grpo", "--temprature 1", "unknown flag '--temprature'; nearest: --temperature", ""),
     "choice": ("grpo", "--dtype float8", "--dtype must be one of float32, bfloat16", "nearest: fl"),
-    "steps": ("ppo", "--n-steps 64", "ppo on llm:arithmetic must be asked for whole", "--episodes"),
+    "steps": (
+        "ppo",
+        "--n-steps 64",
+        "ppo on llm:arithmetic must be asked for whole",
+        "of --n-steps",
+    ),
     "no episodes": ("ppo", "--episodes none", "must be asked for whole completions", ""),
-    "group": ("grpo", "--group-size 1", "group_size must be at least 2", ""),
-    "problems": ("grpo", "--eval-problems 0", "eval_problems must be at least 1, got 0", ""),
+    "group": ("grpo", "--group-size 1", ": --group-size must be at least 2", ""),
+    "problems": ("grpo", "--eval-problems 0", ": --eval-problems must be at least 1, got 0", ""),
     "stale": ("grpo", "--stale -1", "stale must be at least 0, got -1", ""),
-    "horizon": ("cpi", "--max-completion 65", "horizon must be at least max_completion", "is 65"),
+    "horizon": (
+        "cpi",
+        "--max-completion 65",
+        ": --horizon must be at least --max-completion",
+        "is 65",
+    ),
     "nan": ("grpo", "--temperature nan", "temperature must be a finite number, got nan", ""),
     "external": ("sb3:ppo", "", "sb3:ppo trains on control tasks alone", ""),
     # Only with the task and the model at hand.
-    "digits": ("grpo", "--digits 99", "digits must be from 1 to 15, got 99", ""),
+    "digits": ("grpo", "--digits 99", ": --digits must be from 1 to 15, got 99", ""),
     "prompt": ("grpo", "--prompt step", "unknown prompt 'step'", "nearest: steps"),
     "model": (
         "grpo",
@@ -77,7 +88,12 @@ REFUSED = {
         "give 'tiny', a local",
     ),
     "context": ("grpo", "--max-completion 600", "exceed the context of tiny (512 tokens)", ""),
-    "cold": ("grpo", "--temperature 0", "temperature must be above 0 while training, got 0.0", ""),
+    "cold": (
+        "grpo",
+        "--temperature 0",
+        ": --temperature must be above 0 while training, got 0.0",
+        "",
+    ),
     "device": ("grpo", "--device gpu", "device 'gpu' cannot be used", ""),
     "dense": (
         "trpo",
@@ -106,7 +122,7 @@ def test_what_does_not_fit_is_one_sentence_before_any_work(
 
 
 def test_a_flag_of_the_other_track_is_told_on_control_tasks_too() -> None:
-    with pytest.raises(BadInput, match=r"'--temperature'; .*belongs to language tasks"):
+    with pytest.raises(BadInput, match="'--temperature' here: it belongs to language tasks"):
         resolve("ppo", ["--task", "CartPole-v1", "--temperature", "1"])
 
 

@@ -165,3 +165,10 @@ def test_a_suite_that_is_not_there(tmp_path: Path) -> None:
         suite.read("dem")
     with pytest.raises(BadInput, match=r"cannot read suite .*none.toml: No such file"):
         suite.read(str(tmp_path / "none.toml"))
+
+
+def test_a_suite_file_without_its_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "clip.toml").write_text(SMALL)
+    with pytest.raises(BadInput, match=r"'clip'; there is a file clip\.toml: say its whole name"):
+        suite.read("clip")
