@@ -1,10 +1,14 @@
-"""Checkpoints: written to a temporary file, then renamed; read without executing code."""
+"""Checkpoints: written to a temporary file, then renamed; read without executing code.
+
+The one before the last is kept while a run trains, for when the last turns out to be damaged.
+"""
 
 from __future__ import annotations
 
 import io
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,9 @@ from redline.benchmark.files import replacing
 
 FORMAT = 1
 NAME = "checkpoint.pt"
+PREVIOUS = "checkpoint-previous.pt"
+
+_log = logging.getLogger(__name__)
 
 
 def _to_tensors(value: Any) -> Any:
@@ -53,6 +60,25 @@ def save(folder: Path, state: Mapping[str, Any]) -> None:
         file.write(content.getbuffer())
         file.flush()
         os.fsync(file.fileno())
+        if (folder / NAME).exists():
+            (folder / NAME).replace(folder / PREVIOUS)
+
+
+def present(folder: Path) -> bool:
+    """There is a checkpoint, whatever is in it."""
+    return any((folder / name).is_file() for name in (NAME, PREVIOUS))
+
+
+def candidates(folder: Path) -> Iterator[dict[str, Any]]:
+    """Readable checkpoints, the last first; a damaged one is named in a warning."""
+    for name in (NAME, PREVIOUS):
+        path = folder / name
+        if not path.is_file():
+            continue
+        try:
+            yield _read(path)
+        except Exception as error:  # whatever a damaged file does to the reader
+            _log.warning("%s cannot be read (%s)", path, type(error).__name__)
 
 
 def load(folder: Path) -> dict[str, Any]:
@@ -62,13 +88,17 @@ def load(folder: Path) -> dict[str, Any]:
         FileNotFoundError: No checkpoint there.
         ValueError: Written by a newer version of Redline, or something else altogether.
     """
+    # Between the renames of `save` only the one before the last has its name.
+    cut = not (folder / NAME).exists() and (folder / PREVIOUS).exists()
+    return _read(folder / (PREVIOUS if cut else NAME))
+
+
+def _read(path: Path) -> dict[str, Any]:
     import torch
 
-    state = to_numpy(torch.load(folder / NAME, map_location="cpu", weights_only=True))
+    state = to_numpy(torch.load(path, map_location="cpu", weights_only=True))
     if not isinstance(state, dict) or not isinstance(state.get("format"), int):
-        raise ValueError(f"{folder / NAME} is no checkpoint of Redline")
+        raise ValueError(f"{path} is no checkpoint of Redline")
     if state["format"] > FORMAT:
-        raise ValueError(
-            f"{folder / NAME} has format {state['format']}, this version reads {FORMAT}"
-        )
+        raise ValueError(f"{path} has format {state['format']}, this version reads {FORMAT}")
     return state

@@ -30,6 +30,7 @@ class JsonLines:
     """Appends one JSON object per line, each flushed at once; nan and infinity become null."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         self._file: TextIO = path.open("a", encoding="utf-8")
 
     def write(self, row: Mapping[str, Any]) -> None:
@@ -67,19 +68,26 @@ class TensorBoard:
     Args:
         folder: Where the event file goes.
         total: Steps of the whole run, to thin out long ones.
+        name: An event file that is there already and is written on; None: a new one.
+
+    Attributes:
+        path: The event file.
+        next: Step from which on the next point is written.
     """
 
-    def __init__(self, folder: Path, total: int) -> None:
+    def __init__(self, folder: Path, total: int, name: str | None = None) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         self._event, self._summary = Event, Summary
-        name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
-        self._writer = RecordWriter((folder / name).open("wb"))
-        self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
+        fresh = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
+        self.path = folder / (name or fresh)
+        self._writer = RecordWriter(self.path.open("ab"))
+        if name is None:
+            self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
         self._every = total / _TENSORBOARD_POINTS
-        self._next = 0.0
+        self.next = 0.0
 
     def _write(self, event: Any) -> None:
         self._writer.write(event.SerializeToString())
@@ -87,10 +95,10 @@ class TensorBoard:
 
     def scalars(self, step: int, values: Mapping[str, Any], always: bool = False) -> None:
         """Write the finite numbers of `values`, unless the last point is very near."""
-        if step < self._next and not always:
+        if step < self.next and not always:
             return
         if not always:
-            self._next = step + self._every
+            self.next = step + self._every
         points = [
             self._summary.Value(tag=tag, simple_value=value)
             for tag, value in values.items()

@@ -12,8 +12,9 @@ from typing import Any, Protocol
 from redline.benchmark.errors import BadInput, describe
 from redline.benchmark.files import Busy, Hold
 from redline.benchmark.launchers import LocalPool, Outcome
-from redline.benchmark.runs import is_done, read_run, record_failure
+from redline.benchmark.runs import is_done, read_run
 from redline.benchmark.suite import Cell, Suite
+from redline.benchmark.writing import record_failure
 
 RECORD = "matrix.json"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -12,10 +13,14 @@ from redline.algorithms.core.contracts import Policy
 from redline.benchmark import checkpoint
 from redline.benchmark.config import Resolved
 from redline.benchmark.machine import peak_memory_mb
-from redline.benchmark.runs import RunFolder
+from redline.benchmark.resume import PROGRESS
+from redline.benchmark.writing import RunFolder
 
 # Episodes that rollout/ep_rew_mean averages over, as in Stable-Baselines3.
 WINDOW = 100
+
+# Seconds of training that a cut may cost at most.
+_PATIENCE = 300.0
 
 _SLOW_IMPORTS = ("torch", "tensorboard.summary.writer.event_file_writer")
 
@@ -81,6 +86,8 @@ class Recorder:
         self._marks = [run.steps * k / run.evals for k in range(1, run.evals + 1)]
         self._busy = 0.0
         self._peak_mb = 0.0
+        self._evaluated: int | None = None
+        self._saved = time.monotonic()
 
     def evaluate(self) -> None:
         """Play the evaluation's episodes, log them, and write a checkpoint.
@@ -92,6 +99,15 @@ class Recorder:
         # Read here and not at every update: it costs as much as the rest of an update's logging.
         self._peak_mb = peak_memory_mb()
         self._folder.log_eval(self.step, self.last)
+        self._evaluated = self.step
+        self.save()
+
+    def save(self) -> None:
+        """Write a checkpoint.
+
+        Raises:
+            OSError: The folder cannot be written.
+        """
         checkpoint.save(
             self._folder.folder,
             {
@@ -100,19 +116,59 @@ class Recorder:
                 "updates": self._updates,
                 "learner": self._learned.state_dict(),
                 "track": self._evaluator.state_dict(),
+                PROGRESS: self.progress(),
             },
         )
+        self._saved = time.monotonic()
+
+    def progress(self) -> dict[str, Any]:
+        """What going on with the run needs besides what is learned; empty: it starts anew."""
+        return {}
+
+    def _recorded(self) -> dict[str, Any]:
+        """How far the record is."""
+        return {
+            "files": self._folder.files(),
+            "seconds": self._folder.seconds,
+            "marks": list(self._marks),
+            "busy": self._busy,
+            "peak_mb": self._peak_mb,
+            "evaluated": self._evaluated,
+            "last": dict(self.last),
+            "next_point": self._folder.next_point,
+        }
+
+    def _resume(self, state: dict[str, Any]) -> None:
+        """Inverse of a checkpoint, with `_recorded` in its progress."""
+        progress = state[PROGRESS]
+        self._learned.load_state_dict(state["learner"])
+        self._evaluator.load_state_dict(state["track"])
+        self.step, self._updates = state["step"], state["updates"]
+        self._marks, self._busy = list(progress["marks"]), progress["busy"]
+        self._peak_mb, self._evaluated = progress["peak_mb"], progress["evaluated"]
+        self.last = dict(progress["last"])
+        self._folder.resume(self.last, progress["next_point"])
+
+    def evaluate_at_start(self) -> None:
+        """The evaluation of the untrained policy, unless the run goes on from a cut."""
+        if self._evaluated is None:
+            self.evaluate()
 
     def evaluate_if_due(self) -> None:
-        """Evaluate once where one or more of the run's marks were passed."""
+        """Evaluate once where one or more of the run's marks were passed.
+
+        A checkpoint is due besides where the last one was minutes ago.
+        """
         due = [mark for mark in self._marks if self.step >= mark]
         if due:
             self._marks = self._marks[len(due) :]
             self.evaluate()
+        elif time.monotonic() - self._saved > _PATIENCE:
+            self.save()
 
     def evaluate_at_end(self) -> None:
         """The last evaluation of a run whose marks do not include its end."""
-        if not self.resolved.run.evals:
+        if self._evaluated != self.step:
             self.evaluate()
 
     def updated(

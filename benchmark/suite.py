@@ -38,7 +38,7 @@ from redline.benchmark.runs import run_path, variant_name
 _SUITE_KEYS = ("question", "tasks", "seeds", "algorithms", "plugin", "settings", "variants")
 _VARIANT_KEYS = ("algorithm", "algorithms", "tasks", "seeds", "settings")
 # A suite says these in its own keys, or its command line does.
-_NO_SETTINGS = ("task", "seed", "out", "overwrite", "plugin", "help")
+_NO_SETTINGS = ("task", "seed", "out", "overwrite", "resume", "plugin", "help")
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ class RunConfig:
         steps: Budget: environment steps, or sampled completions.
         out: Folder of this run; None: results/run/<task>/<algo>/seed=<seed>.
         overwrite: Replace a run that is there already.
+        resume: Go on with a run of the same settings that was cut; otherwise it starts anew.
         evals: Evaluations after the one at step 0, evenly spaced, the last at the end.
         tensorboard: Write TensorBoard events beside metrics.jsonl.
         plugin: Python files that register more algorithms.
@@ -41,6 +42,7 @@ class RunConfig:
     steps: int = 100_000
     out: Path | None = None
     overwrite: bool = False
+    resume: bool = True
     evals: int = 10
     tensorboard: bool = True
     plugin: tuple[Path, ...] = ()

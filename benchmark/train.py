@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -25,9 +25,10 @@ from redline.benchmark.recording import (
     Report,
     warm_up,
 )
-from redline.benchmark.runs import RunFolder, writing
+from redline.benchmark.resume import PROGRESS
 from redline.benchmark.tracks import LANGUAGE, require_language_packages, track_of
 from redline.benchmark.worker import Worker
+from redline.benchmark.writing import RunFolder, writing
 
 
 class Track(Evaluated, Protocol):
@@ -39,6 +40,16 @@ class Track(Evaluated, Protocol):
 
     def collect(self, policy: Policy, need: Need) -> Rollout:
         """One rollout of the policy."""
+
+    @property
+    def exact(self) -> bool:
+        """A run goes on from `progress` bit for bit."""
+
+    def progress(self) -> dict[str, Any]:
+        """What the next rollout depends on besides policy and statistics."""
+
+    def resume(self, progress: dict[str, Any]) -> None:
+        """Go on from `progress`."""
 
 
 def train(resolved: Resolved, folder: Path, report: Report | None = None) -> dict[str, float]:
@@ -65,7 +76,7 @@ def train(resolved: Resolved, folder: Path, report: Report | None = None) -> dic
 
 @contextlib.contextmanager
 def opened(resolved: Resolved, folder: Path) -> Iterator[Loop]:
-    """A run of ours that is ready for its first update; its record is closed with the block.
+    """A run of ours that is ready for its next update; its record is closed with the block.
 
     Args:
         resolved: Settings.
@@ -81,7 +92,10 @@ def opened(resolved: Resolved, folder: Path) -> Iterator[Loop]:
         contextlib.closing(make_track(resolved, algorithm, worker)) as track,
         writing(folder, resolved) as run,
     ):
-        yield Loop(resolved, _learner(resolved, algorithm, track), track, run)
+        loop = Loop(resolved, _learner(resolved, algorithm, track), track, run)
+        if run.state is not None:
+            loop.resume(run.state)
+        yield loop
 
 
 def parts(resolved: Resolved) -> tuple[Learned, Evaluated]:
@@ -112,7 +126,8 @@ def _learner(resolved: Resolved, algorithm: Algorithm, track: Track) -> Learner:
 
 def _run(loop: Loop, report: Report) -> dict[str, float]:
     """Every update of a run, with its evaluations; gives the last of these."""
-    loop.evaluate()
+    loop.evaluate_at_start()
+    report(loop.step, loop.last)
     while not loop.finished:
         loop.update()
         loop.evaluate_if_due()
@@ -160,6 +175,25 @@ class Loop(Recorder):
             update=done - collected,
         )
         return rollout
+
+    def progress(self) -> dict[str, Any]:
+        """What going on exactly needs besides what is learned."""
+        return self._recorded() | {
+            "exact": self._track.exact,
+            "rng": self._learner.rng.bit_generator.state,
+            "track": self._track.progress(),
+            "returns": list(self._returns),
+            "lengths": list(self._lengths),
+        }
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self._resume(state)
+        progress = state[PROGRESS]
+        self._learner.rng.bit_generator.state = progress["rng"]
+        self._track.resume(progress["track"])
+        self._returns.extend(progress["returns"])
+        self._lengths.extend(progress["lengths"])
 
 
 def make_track(resolved: Resolved, algorithm: Algorithm, worker: Worker | None = None) -> Track:

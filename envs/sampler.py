@@ -7,9 +7,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from redline.algorithms.core.types import Array, Bootstrap, Need, Rollout
+from redline.algorithms.core.types import Array, Need, Rollout
 from redline.envs.episodes import Tick, play
 from redline.envs.normalize import ObservationNormalizer, RewardNormalizer
+from redline.envs.record import Record
 from redline.envs.slots import EnvList, Slots, make_vector
 from redline.envs.tasks import ControlTask, EnvironmentFault, TaskError
 
@@ -90,7 +91,7 @@ class ControlSampler:
         return self._collect_episodes(policy, need)
 
     def _collect_steps(self, policy: Actor, steps: int) -> Rollout:
-        n, record = self.slots.n, _Record()
+        n, record = self.slots.n, Record()
         if self._observation is None:
             self._observation = self.slots.reset(self._seed)
         observation = self._observation
@@ -139,7 +140,7 @@ class ControlSampler:
         assert need.groups is not None
         group_seeds = self.rng.integers(2**31, size=need.groups)
         group = np.repeat(np.arange(need.groups), need.group_size)
-        record, episode, clock = _Record(), [], 0
+        record, episode, clock = Record(), [], 0
 
         def on_tick(tick: Tick) -> None:
             nonlocal clock
@@ -170,7 +171,7 @@ class ControlSampler:
 
     def _rollout(
         self,
-        record: _Record,
+        record: Record,
         episode_id: Array,
         group: Array | None,
         returns: list[float],
@@ -252,36 +253,39 @@ class ControlSampler:
                 raise ValueError(f"the statistics of the {name} normaliser are missing")
             normalizer.moments.load_state_dict(state[name])
 
+    @property
+    def exact(self) -> bool:
+        """A run can go on from `progress` as if it had not been cut."""
+        return self._observation is None or self.slots.exact
+
+    def progress(self) -> dict[str, Any]:
+        """What the next rollout depends on besides policy and statistics."""
+        begun = self._observation is not None
+        return {
+            "rng": self.rng.bit_generator.state,
+            "slots": self.slots.state_dict() if begun else None,
+            "observation": self._observation,
+            "running_return": self._running_return.copy(),
+            "running_length": self._running_length.copy(),
+            "reward": None if self.reward_normalizer is None else self.reward_normalizer.running,
+        }
+
+    def resume(self, progress: dict[str, Any]) -> None:
+        """Go on from `progress`; episodes that could not be captured start anew."""
+        self.rng.bit_generator.state = progress["rng"]
+        if progress["slots"] is None:
+            # Not the episodes that the run began with once more.
+            self._seed = (
+                int(self.rng.integers(2**31)) if progress["observation"] is not None else self._seed
+            )
+            return
+        self.slots.load_state_dict(progress["slots"])
+        self._observation = np.asarray(progress["observation"])
+        self._running_return = np.asarray(progress["running_return"])
+        self._running_length = np.asarray(progress["running_length"])
+        if self.reward_normalizer is not None:
+            self.reward_normalizer.running = np.asarray(progress["reward"])
+
     def close(self) -> None:
         """Release the environments."""
         self.slots.close()
-
-
-class _Record:
-    """Columns of a rollout under construction."""
-
-    def __init__(self) -> None:
-        names = ("observation", "action", "reward", "mask", "terminated", "truncated")
-        self._columns: dict[str, list[Array]] = {name: [] for name in names}
-        self._stacked: dict[str, Array] = {}
-        self._after: list[tuple[int, int, Array]] = []
-
-    def add(self, *columns: Array) -> None:
-        for column, value in zip(self._columns.values(), columns, strict=True):
-            column.append(value)
-
-    def bootstrap(self, row: int, column: int, observation: Array) -> None:
-        self._after.append((row, column, observation))
-
-    def stack(self, name: str) -> Array:
-        """The column as [B, T, ...]."""
-        if name not in self._stacked:
-            self._stacked[name] = np.ascontiguousarray(np.array(self._columns[name]).swapaxes(0, 1))
-        return self._stacked[name]
-
-    def bootstraps(self, size: int) -> Bootstrap:
-        rows, columns, observations = (
-            zip(*self._after, strict=True) if self._after else ((), (), ())
-        )
-        stacked = np.array(observations, dtype=np.float32).reshape(len(rows), size)
-        return Bootstrap(np.array(rows, dtype=int), np.array(columns, dtype=int), stacked)

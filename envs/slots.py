@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from redline.algorithms.core.types import Array
+from redline.envs import states
 from redline.envs.tasks import ControlTask, EnvironmentFault, TaskError
 
 _log = logging.getLogger(__name__)
@@ -49,6 +50,16 @@ class Slots(Protocol):
 
     def step(self, action: Array) -> Step:
         """One step of every slot with sampled actions [N, ...]."""
+
+    @property
+    def exact(self) -> bool:
+        """`state_dict` holds all that the slots' next steps depend on."""
+
+    def state_dict(self) -> dict[str, Any] | None:
+        """Every slot in the middle of its episode; None where that cannot be captured."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Inverse of `state_dict`."""
 
     def close(self) -> None:
         """Release the environments."""
@@ -149,6 +160,25 @@ class EnvList:
             self._always,
         )
 
+    @property
+    def exact(self) -> bool:
+        return all(map(states.can_capture, self.envs))
+
+    def state_dict(self) -> dict[str, Any] | None:
+        if not self.exact:
+            return None
+        return {
+            "envs": [states.capture(env) for env in self.envs],
+            "observation": self._observation.copy(),
+            "clock": list(self._clock),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for env, one in zip(self.envs, state["envs"], strict=True):
+            states.restore(env, one)
+        self._observation[:] = state["observation"]
+        self._clock[:] = state["clock"]
+
     def _fault(self, i: int, when: str, error: Exception) -> EnvironmentFault:
         return EnvironmentFault(
             f"{self.task.name}: environment {i} of {self.n} failed at {when} of its episode: "
@@ -205,6 +235,14 @@ class VectorSlots:
         if not self.same_step:
             self._ended = done
         return Step(flat, reward, terminated & valid, truncated & valid, final, valid)
+
+    exact = False
+
+    def state_dict(self) -> dict[str, Any] | None:
+        return None  # each kind of vector environment has books of its own
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        raise NotImplementedError("a vector environment gives no state to load")
 
     def close(self) -> None:
         self.env.close()

@@ -120,7 +120,7 @@ def _make(name: str, render_mode: str | None = None) -> Env:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise TaskError(f"task {name!r} cannot be made: {reason}{renderer_hint(name)}") from error
     if hasattr(getattr(env.unwrapped, "data", None), "warning"):
-        env = _Sound(env)
+        env = Sound(env)
     discrete = (gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
     if isinstance(space, discrete) or (isinstance(space, gym.spaces.Box) and len(space.shape) != 1):
         env = gym.wrappers.FlattenObservation(env)
@@ -134,7 +134,7 @@ def _make(name: str, render_mode: str | None = None) -> Env:
     return env
 
 
-class _Sound(gym.Wrapper[Any, Any, Any, Any]):
+class Sound(gym.Wrapper[Any, Any, Any, Any]):
     """A MuJoCo simulation that fails where the simulator silently began anew.
 
     After a number that is not finite or far too large it resets itself and goes on with numbers

@@ -76,6 +76,19 @@ class ControlTrack:
         """Inverse of `state_dict`."""
         self.sampler.load_state_dict(state)
 
+    @property
+    def exact(self) -> bool:
+        """A run goes on from `progress` bit for bit; otherwise its episodes start anew."""
+        return self.sampler.exact
+
+    def progress(self) -> dict[str, Any]:
+        """What the next rollout depends on besides policy and statistics."""
+        return self.sampler.progress()
+
+    def resume(self, progress: dict[str, Any]) -> None:
+        """Go on from `progress`."""
+        self.sampler.resume(progress)
+
     def close(self) -> None:
         """Release the environments."""
         self.sampler.close()

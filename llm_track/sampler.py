@@ -140,6 +140,15 @@ class LanguageSampler:
         scores = self.generation.scores(problems, completions)
         return self._rollout(prompts, completions, scores, need)
 
+    def progress(self) -> dict[str, Any]:
+        """What the next rollout depends on besides the policy."""
+        return {"rng": self.rng.bit_generator.state}
+
+    def resume(self, progress: dict[str, Any]) -> None:
+        """Go on from `progress`."""
+        if progress["rng"] is not None:
+            self.rng.bit_generator.state = progress["rng"]
+
     def _rollout(
         self, prompts: Prompts, completions: Completions, scores: list[Score], need: Need
     ) -> Rollout:

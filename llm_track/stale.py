@@ -57,6 +57,7 @@ class StaleSampler:
     def __init__(self, sampler: LanguageSampler, stale: int) -> None:
         self._sampler, self._stale = sampler, stale
         self._past: deque[Any] = deque(maxlen=stale + 1)
+        self._version = 0
 
     def collect(self, policy: Any, need: Need) -> Rollout:
         """The next rollout; `policy` has learned from the last one.
@@ -71,7 +72,19 @@ class StaleSampler:
             rollout = self._sampler.collect(policy, need)
         finally:
             policy.restore(current)
+        self._version += 1
         return _aged(rollout, len(self._past) - 1)
+
+    def progress(self) -> dict[str, Any]:
+        """What the next rollout depends on besides the policy."""
+        past = list(self._past)[-self._stale :]
+        return self._sampler.progress() | {"version": self._version, "past": past}
+
+    def resume(self, progress: dict[str, Any]) -> None:
+        """Go on from `progress`, of this sampler or of one with another process."""
+        self._sampler.resume(progress)
+        self._version = progress["version"]
+        self._past.extend(progress["past"])
 
 
 class ProcessSampler:
@@ -86,7 +99,8 @@ class ProcessSampler:
 
     def __init__(self, worker: Worker, task: str, settings: LanguageSettings, seed: int) -> None:
         self._worker, self._stale = worker, settings.stale
-        self._waiting: deque[Future[tuple[int, Rollout]]] = deque()
+        self._waiting: deque[Future[_Sampled]] = deque()
+        self._past: deque[_Weights] = deque(maxlen=settings.stale)
         self._version = 0
         # As many threads as here, for another number would sum in another order.
         self._ready = worker.call(_prepare, task, settings, seed, torch.get_num_threads())
@@ -109,11 +123,38 @@ class ProcessSampler:
         current = self._version
         weights = _Weights.of(policy)
         with self._explained():
+            if not self._waiting:
+                self._ask_again(need)
             for _ in range(1 if current else self._stale + 1):
                 self._waiting.append(self._worker.call(_sample, current, weights, need))
-            version, rollout = self._waiting.popleft().result()
+            sampled = self._waiting.popleft().result()
+        self._past.append(weights)
         self._version += 1
-        return _aged(rollout, current - version)
+        return _aged(sampled.rollout, current - sampled.version)
+
+    def _ask_again(self, need: Need) -> None:
+        """For the rollouts that were waiting when a run was cut."""
+        oldest = self._version - len(self._past)
+        for rollout in range(self._version, self._version + self._stale if self._past else 0):
+            version = max(0, rollout - self._stale)
+            weights = self._past[version - oldest]
+            self._waiting.append(self._worker.call(_sample, version, weights, need))
+
+    def progress(self) -> dict[str, Any]:
+        """What the next rollout depends on besides the policy, as `StaleSampler` has it."""
+        rng = None
+        if self._waiting:
+            with self._explained():
+                rng = self._waiting[0].result().rng
+        past = [weights.snapshot() for weights in self._past]
+        return {"rng": rng, "version": self._version, "past": past}
+
+    def resume(self, progress: dict[str, Any]) -> None:
+        """Go on from `progress`, of this sampler or of one without another process."""
+        if progress["rng"] is not None:
+            self._worker.call(_set_rng, progress["rng"])
+        self._version = progress["version"]
+        self._past.extend(_Weights.packed(torch.as_tensor(part)) for part in progress["past"])
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -140,16 +181,31 @@ class _Weights(NamedTuple):
 
     @classmethod
     def of(cls, policy: Any) -> _Weights:
-        snapshot = policy.snapshot()
+        return cls.packed(policy.snapshot())
+
+    @classmethod
+    def packed(cls, snapshot: Any) -> _Weights:
         # Bytes, for numpy has no bfloat16, and a tensor's shared memory would need this process.
         data = snapshot.cpu().view(torch.uint8).numpy()
-        return cls(data, snapshot.dtype, isinstance(policy, MixturePolicy))
+        return cls(data, snapshot.dtype, snapshot.ndim > 1)
+
+    def snapshot(self) -> Any:
+        """As the policy gave it."""
+        return torch.from_numpy(self.data).view(self.dtype)
 
     def put_into(self, policy: Any) -> Any:
         """The policy with these weights."""
         restored = MixturePolicy([policy]) if self.mixture else policy
-        restored.restore(torch.from_numpy(self.data).view(self.dtype))
+        restored.restore(self.snapshot())
         return restored
+
+
+class _Sampled(NamedTuple):
+    """A rollout, the version that sampled it, and the state of the random numbers before."""
+
+    version: int
+    rng: Any
+    rollout: Rollout
 
 
 # In the other process.
@@ -165,6 +221,12 @@ def _prepare(task: str, settings: LanguageSettings, seed: int, threads: int) -> 
     _sampler = _parts.sampler(keep_log_prob=True)
 
 
-def _sample(version: int, weights: _Weights, need: Need) -> tuple[int, Rollout]:
+def _set_rng(state: Any) -> None:
+    assert _sampler is not None
+    _sampler.rng.bit_generator.state = state
+
+
+def _sample(version: int, weights: _Weights, need: Need) -> _Sampled:
     assert _parts is not None and _sampler is not None
-    return version, _sampler.collect(weights.put_into(_parts.policy), need)
+    before = _sampler.rng.bit_generator.state
+    return _Sampled(version, before, _sampler.collect(weights.put_into(_parts.policy), need))

@@ -23,6 +23,12 @@ class Sampler(Protocol):
     def collect(self, policy: Any, need: Need) -> Rollout:
         """One rollout of the policy, or of what it was some updates ago."""
 
+    def progress(self) -> dict[str, Any]:
+        """What the next rollout depends on besides the policy."""
+
+    def resume(self, progress: dict[str, Any]) -> None:
+        """Go on from `progress`."""
+
 
 @dataclass
 class LanguageTrack:
@@ -56,6 +62,19 @@ class LanguageTrack:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Inverse of `state_dict`."""
+
+    @property
+    def exact(self) -> bool:
+        """A run goes on from `progress` bit for bit."""
+        return True
+
+    def progress(self) -> dict[str, Any]:
+        """What the next rollout depends on besides the policy."""
+        return self.sampler.progress()
+
+    def resume(self, progress: dict[str, Any]) -> None:
+        """Go on from `progress`."""
+        self.sampler.resume(progress)
 
     def close(self) -> None:
         """Nothing is held."""

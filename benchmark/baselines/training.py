@@ -14,7 +14,7 @@ from redline.benchmark.baselines.model import Environments, Model
 from redline.benchmark.config import Resolved
 from redline.benchmark.errors import BadInput
 from redline.benchmark.recording import Recorder, Report, warm_up
-from redline.benchmark.runs import writing
+from redline.benchmark.writing import writing
 from redline.envs.evaluate import Evaluator
 from redline.envs.tasks import TaskError, control_task
 from redline.envs.track import ControlTrack

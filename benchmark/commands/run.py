@@ -16,8 +16,9 @@ from redline.benchmark.config import Resolved
 from redline.benchmark.errors import BadInput, describe, first_line
 from redline.benchmark.parsing import option
 from redline.benchmark.preflight import check_tasks
-from redline.benchmark.runs import is_done, record_failure, run_path
+from redline.benchmark.runs import is_done, read_run, run_path
 from redline.benchmark.tracks import track_of
+from redline.benchmark.writing import record_failure
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -49,8 +50,18 @@ def main(arguments: Sequence[str]) -> int:
         print(f"redline: {_failed(resolved, folder, error)}", file=sys.stderr)
         return 1
     print("\n".join(track_of(resolved.run.task).show(last)))
+    print(_cuts(folder), end="")
     print(f"run: {folder}")
     return 0
+
+
+def _cuts(folder: Path) -> str:
+    """Where a run was cut and gone on with; "" where it never was."""
+    cuts = (read_run(folder) or {}).get("resumed", [])
+    steps = ", ".join(f"{cut['step']:,}" for cut in cuts)
+    exact = all(cut["exact"] for cut in cuts)
+    note = "" if exact else "; its episodes began anew there, so an uncut run ends differently"
+    return f"gone on with from step {steps}{note}\n" if cuts else ""
 
 
 def _failed(resolved: Resolved, folder: Path, error: BaseException) -> str:

@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from redline.benchmark import checkpoint, cli, runs
+from redline.benchmark import checkpoint, cli, writing
 from redline.benchmark.bench import comparisons, control, update
 from redline.benchmark.bench.comparisons import ROWS
 from redline.benchmark.bench.control import Measured, Pair, Timed
@@ -87,7 +87,7 @@ def test_sides_alternate_after_a_warm_up_and_only_learning_is_timed(monkeypatch)
 
 def test_our_timed_part_logs_every_update_and_neither_evaluates_nor_saves(monkeypatch):
     logged = []
-    log = runs.RunFolder.log
+    log = writing.RunFolder.log
 
     def counted(self, *args):
         logged.append(self._tensorboard)
@@ -96,7 +96,7 @@ def test_our_timed_part_logs_every_update_and_neither_evaluates_nor_saves(monkey
     def never(*args):
         raise AssertionError("not a part of learning")
 
-    monkeypatch.setattr(runs.RunFolder, "log", counted)
+    monkeypatch.setattr(writing.RunFolder, "log", counted)
     monkeypatch.setattr(ControlTrack, "evaluate", never)
     monkeypatch.setattr(checkpoint, "save", never)
     found = control.timed(control.redline, ROWS[0].resolved(0, 1024))

@@ -20,7 +20,7 @@ from redline.llm_track.settings import LanguageSettings
 TASK = ["--task", "llm:arithmetic"]
 # Runs of control tasks are found again by a hash over these.
 CONTROL = {
-    *("task", "seed", "steps", "out", "overwrite", "evals", "eval_episodes", "n_envs"),
+    *("task", "seed", "steps", "out", "overwrite", "resume", "evals", "eval_episodes", "n_envs"),
     *("vectorization", "policy", "device", "hidden", "activation", "log_std_init"),
     *("action_bound", "normalize_observation", "normalize_reward", "tensorboard", "plugin"),
 }

@@ -11,11 +11,12 @@ from typing import Any
 import gymnasium as gym
 import pytest
 
-from redline.benchmark import cli, files, runs
+from redline.benchmark import cli, files, writing
 from redline.benchmark.arguments import resolve
 from redline.benchmark.config import Resolved
 from redline.benchmark.errors import BadInput
-from redline.benchmark.runs import RunFolder, is_done, read_run, record_failure
+from redline.benchmark.runs import is_done, read_run
+from redline.benchmark.writing import RunFolder, record_failure
 
 TASK = ["--task", "CartPole-v1", "--steps", "100", "--evals", "1", "--eval-episodes", "1"]
 
@@ -140,20 +141,20 @@ def test_a_failure_before_the_start_spoils_no_run(
 def test_a_full_disk_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write = runs._write
+    write = writing._write
 
     def full(folder: Path, resolved: Resolved, status: str, *rest: Any, **more: Any) -> None:
         if status != "running":
             raise OSError(errno.ENOSPC, "No space left on device")
         write(folder, resolved, status, *rest, **more)
 
-    monkeypatch.setattr(runs, "_write", full)
+    monkeypatch.setattr(writing, "_write", full)
     assert cli.main(command(tmp_path)) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and error.count("No space left on device") == 2
     # The folder was let go, and what was computed is there.
     files.Hold(tmp_path).release()
-    assert (tmp_path / "checkpoint.pt").exists() and len(contents(tmp_path)) == 5
+    assert (tmp_path / "checkpoint.pt").exists() and len(contents(tmp_path)) == 6
 
 
 def test_a_checkpoint_that_does_not_fit_on_the_disk(

@@ -99,7 +99,7 @@ class Recorded:
         if function is stale._sample:
             self.versions.append(arguments[0])
             future = Future()
-            future.set_result((arguments[0], self.rollout))
+            future.set_result(stale._Sampled(arguments[0], None, self.rollout))
         return future
 
     def last_words(self) -> str:

@@ -1,0 +1,244 @@
+"""A run's folder while it is written: run.json, metric files, and the hold on all of them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from redline.benchmark import checkpoint, resume
+from redline.benchmark.config import Resolved
+from redline.benchmark.errors import BadInput, describe
+from redline.benchmark.files import Busy, Hold, remove_temporary, replacing
+from redline.benchmark.loggers import JsonLines, TensorBoard, finite
+from redline.benchmark.machine import (
+    git_state,
+    host,
+    peak_memory_mb,
+    reset_peak_memory,
+    versions,
+)
+from redline.benchmark.runs import EVENTS, FILES, leftovers, read_run
+from redline.benchmark.tracks import track_of
+
+
+def _write(folder: Path, resolved: Resolved, status: str, started: float, **more: Any) -> None:
+    """run.json, replaced in one step."""
+    data = {
+        "status": status,
+        "hash": resolved.hash,
+        **resolved.to_json(),
+        "overrides": dict(resolved.overrides),
+        "versions": versions(track_of(resolved.run.task).packages),
+        "git": git_state(),
+        "host": host(),
+        "started": started,
+        **more,
+    }
+    text = json.dumps(finite(data), indent=1, allow_nan=False) + "\n"
+    with replacing(folder / "run.json") as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def record_failure(folder: Path, resolved: Resolved, error: str, trace: str) -> bool:
+    """Mark a run as failed whose process could not do so itself; gives whether run.json says so.
+
+    What this run did not begin is left alone: a complete run, one with other settings, files of no
+    readable run, and a folder that another process is writing.
+
+    Raises:
+        OSError: The folder cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        hold = Hold(folder)
+    except Busy:
+        return False
+    try:
+        before = read_run(folder)
+        if before is None:
+            if leftovers(folder) is not None:
+                return False
+        elif before["status"] == "done" or before["hash"] != resolved.hash:
+            return False
+        elif (before["status"], before.get("error")) == ("failed", error):
+            return True
+        started = (before or {}).get("started", time.time())
+        seconds = time.time() - started
+        kept = {"resumed": before["resumed"]} if before and "resumed" in before else {}
+        _write(
+            folder,
+            resolved,
+            "failed",
+            started,
+            wall_seconds=seconds,
+            error=error,
+            traceback=trace,
+            **kept,
+        )
+        return True
+    finally:
+        hold.release()
+
+
+class RunFolder:
+    """The files of a run while it is written.
+
+    Args:
+        folder: Made if it is not there; the files of an overwritten run are replaced.
+        resolved: Settings.
+
+    Attributes:
+        last: The last evaluation; empty before the first.
+        state: The checkpoint that an unfinished run goes on from; None where it starts anew.
+
+    Raises:
+        BadInput: The folder cannot be written, or another process is writing to it.
+    """
+
+    def __init__(self, folder: Path, resolved: Resolved) -> None:
+        self.folder, self._resolved = folder, resolved
+        self.last: Mapping[str, float] = {}
+        self._started = self._opened = time.time()
+        self._elapsed = 0.0
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._hold = Hold(folder)
+        except Busy as error:
+            raise BadInput(str(error)) from error
+        except OSError as error:
+            raise _cannot_write(folder, error) from error
+        try:
+            self._open()
+        except BaseException as error:
+            self._hold.release()
+            if isinstance(error, OSError):
+                raise _cannot_write(folder, error) from error
+            raise
+        reset_peak_memory()
+
+    def _open(self) -> None:
+        folder, record = self.folder, read_run(self.folder)
+        self.state = resume.pending(folder, self._resolved, record)
+        self._resumed: list[Any] = []
+        if self.state is not None and record is not None:
+            progress = self.state[resume.PROGRESS]
+            self._resumed = [*record.get("resumed", []), self._cut(progress)]
+            self._elapsed, self._started = progress["seconds"], record["started"]
+            kept = [*progress["files"], checkpoint.NAME, checkpoint.PREVIOUS]
+        else:
+            kept = []
+        # First of all: files that are gone must not belong to a run that counts as complete.
+        self._write("running")
+        for path in (*(folder / name for name in FILES), *folder.glob(EVENTS)):
+            if path.name not in kept:
+                path.unlink(missing_ok=True)
+        for name in ("run.json", checkpoint.NAME):
+            remove_temporary(folder, name)
+        if self.state is not None:
+            resume.cut_back(folder, self.state[resume.PROGRESS])
+        self._metrics = JsonLines(folder / "metrics.jsonl")
+        self._eval = JsonLines(folder / "eval.jsonl")
+        run = self._resolved.run
+        events = next((name for name in kept if name.startswith(EVENTS.rstrip("*"))), None)
+        self._tensorboard = TensorBoard(folder, run.steps, events) if run.tensorboard else None
+
+    def _cut(self, progress: Mapping[str, Any]) -> dict[str, Any]:
+        assert self.state is not None
+        return {"step": self.state["step"], "exact": progress["exact"]}
+
+    def _write(self, status: str, **more: Any) -> None:
+        if self._resumed:
+            more["resumed"] = self._resumed
+        _write(
+            self.folder,
+            self._resolved,
+            status,
+            self._started,
+            wall_seconds=self.seconds,
+            **more,
+        )
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that the run has taken, before a cut and since."""
+        return self._elapsed + time.time() - self._opened
+
+    @property
+    def next_point(self) -> float:
+        """Step of the next point that TensorBoard gets."""
+        return 0.0 if self._tensorboard is None else self._tensorboard.next
+
+    def resume(self, last: Mapping[str, float], next_point: float) -> None:
+        """Go on as a run whose last evaluation and next point these are."""
+        self.last = last
+        if self._tensorboard is not None:
+            self._tensorboard.next = next_point
+
+    def files(self) -> dict[str, int]:
+        """Name -> bytes of every metric file, all of them on the disk for good."""
+        found = [self._metrics.path, self._eval.path]
+        if self._tensorboard is not None:
+            found.append(self._tensorboard.path)
+        for path in found:
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        return {path.name: path.stat().st_size for path in found}
+
+    def log(self, step: int, update: int, metrics: Mapping[str, float]) -> None:
+        """One row of metrics.jsonl."""
+        self._metrics.write({"step": step, "update": update, **metrics})
+        if self._tensorboard is not None:
+            self._tensorboard.scalars(step, metrics)
+
+    def log_eval(self, step: int, metrics: Mapping[str, float]) -> None:
+        """One row of eval.jsonl."""
+        self.last = metrics
+        self._eval.write({"step": step, **metrics})
+        if self._tensorboard is not None:
+            self._tensorboard.scalars(step, metrics, always=True)
+
+    def finish(self, status: str, **more: Any) -> None:
+        """Close the files, write the final status, and let go of the folder.
+
+        Raises:
+            OSError: Something could not be written; the folder is let go nevertheless.
+        """
+        try:
+            with contextlib.ExitStack() as files:
+                for file in (self._metrics, self._eval, self._tensorboard):
+                    if file is not None:
+                        files.callback(file.close)
+            self._write(status, peak_memory_mb=round(peak_memory_mb(), 1), **more)
+            if status == "done":
+                (self.folder / checkpoint.PREVIOUS).unlink(missing_ok=True)
+        finally:
+            self._hold.release()
+
+
+@contextlib.contextmanager
+def writing(folder: Path, resolved: Resolved) -> Iterator[RunFolder]:
+    """The folder of a run that trains within the block: done with its end, failed with an error.
+
+    Raises:
+        BadInput: As `RunFolder`.
+        Exception: Whatever ended the block.
+    """
+    run = RunFolder(folder, resolved)
+    try:
+        yield run
+    except BaseException as error:
+        # On a full disk this fails as well; what is told is what stopped the run.
+        with contextlib.suppress(OSError):
+            run.finish("failed", error=describe(error), traceback=traceback.format_exc())
+        raise
+    run.finish("done", final=run.last)
+
+
+def _cannot_write(folder: Path, error: OSError) -> BadInput:
+    return BadInput(f"cannot write to {folder}: {error.strerror or error}")

@@ -1,0 +1,286 @@
+"""A run that was cut and gone on with equals one that was not, bit for bit."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from closeness import identical
+from command import redline, start_redline
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from redline.algorithms import registry
+from redline.benchmark import checkpoint, cli
+from redline.benchmark.arguments import resolve
+from redline.benchmark.config import Resolved
+from redline.benchmark.errors import BadInput
+from redline.benchmark.runs import is_done
+from redline.benchmark.train import train
+
+CARTPOLE = ["--task", "CartPole-v1", "--steps", "2400", "--evals", "3", "--eval-episodes", "2"]
+PENDULUM = ["--task", "Pendulum-v1", "--steps", "2400", "--evals", "3", "--eval-episodes", "2"]
+CHEETAH = ["--task", "HalfCheetah-v5", "--steps", "1600", "--evals", "2", "--eval-episodes", "1"]
+LANGUAGE = ["--task", "llm:arithmetic", "--steps", "48", "--evals", "2"]
+LANGUAGE += ["--eval-problems", "4", "--eval-samples", "2", "--max-completion", "24"]
+
+SIZES: dict[str, list[str]] = {
+    "episodes": ["--episodes", "2"],
+    "groups": ["--groups", "2", "--group-size", "2"],
+    "n_steps": ["--n-steps", "32"],
+}
+
+
+class Cut(BaseException):
+    """Ends a run as Ctrl-C does."""
+
+
+def sizes(algo: str) -> list[str]:
+    fields = registry.get(algo).__dataclass_fields__
+    kind = next(
+        name
+        for name in ("groups", "n_steps", "episodes")
+        if name in fields and fields[name].default is not None
+    )
+    return SIZES[kind]
+
+
+def language_sizes(algo: str) -> list[str]:
+    fields = registry.get(algo).__dataclass_fields__
+    few = ["--groups", "4", "--group-size", "2"] if "groups" in fields else ["--episodes", "8"]
+    small = {"minibatch_size": "4", "epochs": "2", "fisher_rows": "4", "horizon": "24"}
+    for name, value in small.items():
+        few += [f"--{name.replace('_', '-')}", value] if name in fields else []
+    return few
+
+
+def cut(resolved: Resolved, folder: Path, step: int) -> None:
+    """Train until some update at or after `step`."""
+
+    def report(done: int, last: Any) -> None:
+        if done >= step:
+            raise Cut
+
+    with pytest.raises(Cut):
+        train(resolved, folder, report)
+    assert json.loads((folder / "run.json").read_text())["status"] == "failed"
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    return [
+        {key: value for key, value in row.items() if not key.startswith(("time/", "memory/"))}
+        for row in found
+    ]
+
+
+def same_runs(one: Path, other: Path) -> None:
+    """All that two runs left is the same, but for times and memory."""
+    for name in ("metrics.jsonl", "eval.jsonl"):
+        assert rows(one / name) == rows(other / name)
+    first, second = (checkpoint.load(folder) for folder in (one, other))
+    same(first["learner"], second["learner"])
+    same(first["track"], second["track"])
+    first, second = (state["progress"] for state in (first, second))
+    for name in ("rng", "track", "returns", "lengths"):
+        same(first[name], second[name])
+    assert points(one) == points(other)
+
+
+def same(one: Any, other: Any) -> None:
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key, value in one.items():
+            same(value, other[key])
+    elif isinstance(one, list):
+        assert len(one) == len(other)
+        for left, right in zip(one, other, strict=True):
+            same(left, right)
+    elif isinstance(one, np.ndarray | torch.Tensor):
+        identical(one, other)
+    else:
+        assert one == other
+
+
+def points(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """Steps and values of every curve that TensorBoard shows."""
+    assert len(list(folder.glob("events.*"))) == 1
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
+    kept = [t for t in events.Tags()["scalars"] if not t.startswith(("time/", "memory/"))]
+    return {tag: [(point.step, point.value) for point in events.Scalars(tag)] for tag in kept}
+
+
+def check(algo: str, arguments: Sequence[str], folder: Path, steps: Sequence[int]) -> None:
+    """Train without a cut, and with cuts at `steps`; both are the same."""
+    resolved = resolve(algo, [*arguments, "--seed", "1000"])
+    train(resolved, folder / "whole")
+    for step in steps:
+        cut(resolved, folder / "cut", step)
+    train(resolved, folder / "cut")
+    record = json.loads((folder / "cut" / "run.json").read_text())
+    assert record["status"] == "done" and len(record["resumed"]) == len(steps)
+    assert all(entry["exact"] for entry in record["resumed"])
+    same_runs(folder / "whole", folder / "cut")
+
+
+@pytest.mark.parametrize("algo", registry.names())
+def test_a_cut_run_on_control_goes_on_as_if_it_had_not_been(algo: str, tmp_path: Path) -> None:
+    check(algo, [*CARTPOLE, *sizes(algo)], tmp_path, [1100, 2000])
+
+
+@pytest.mark.parametrize("algo", registry.names())
+def test_a_cut_run_on_language_goes_on_as_if_it_had_not_been(algo: str, tmp_path: Path) -> None:
+    check(algo, [*LANGUAGE, *language_sizes(algo)], tmp_path, [30])
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--policy", "torch"],
+        ["--normalize-observation", "--normalize-reward", "--scale-returns"],
+        ["--action-bound", "tanh", "--recompute-advantage"],
+        ["--evals", "0"],
+        ["--no-tensorboard"],
+    ],
+    ids=" ".join,
+)
+def test_settings_that_keep_state(more: list[str], tmp_path: Path) -> None:
+    if "--no-tensorboard" in more:
+        resolved = resolve("ppo", [*PENDULUM, *more])
+        train(resolved, tmp_path / "whole")
+        cut(resolved, tmp_path / "cut", 1500)
+        train(resolved, tmp_path / "cut")
+        assert rows(tmp_path / "whole/metrics.jsonl") == rows(tmp_path / "cut/metrics.jsonl")
+        return
+    check("ppo", [*PENDULUM, "--n-steps", "32", "--minibatch-size", "64", *more], tmp_path, [1500])
+
+
+def test_mujoco(tmp_path: Path) -> None:
+    check("trpo", [*CHEETAH, "--n-steps", "16"], tmp_path, [1000])
+
+
+@pytest.mark.parametrize("before", [[], ["--sampler-process"]], ids=["one", "two"])
+@pytest.mark.parametrize("after", [[], ["--sampler-process"]], ids=["one", "two"])
+def test_stale_rollouts(before: list[str], after: list[str], tmp_path: Path) -> None:
+    arguments = [*LANGUAGE, *language_sizes("grpo"), "--stale", "2"]
+    train(resolve("grpo", arguments), tmp_path / "whole")
+    cut(resolve("grpo", [*arguments, *before]), tmp_path / "cut", 30)
+    train(resolve("grpo", [*arguments, *after]), tmp_path / "cut")
+    assert "resumed" in json.loads((tmp_path / "cut" / "run.json").read_text())
+    same_runs(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_a_run_whose_environments_nobody_can_capture_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gym.register("Odd-v0", "gymnasium.envs.classic_control:CartPoleEnv", max_episode_steps=50)
+    gym.registry["Odd-v0"].additional_wrappers = (
+        gym.wrappers.RecordEpisodeStatistics.wrapper_spec(),
+    )
+    out = ["--out", str(tmp_path / "run")]
+    arguments = ["--task", "Odd-v0", *CARTPOLE[2:], "--n-steps", "32"]
+    cut(resolve("ppo", arguments), tmp_path / "run", 1100)
+    assert cli.main(["run", "ppo", *arguments, *out]) == 0
+    said = capsys.readouterr().out
+    assert "its episodes began anew there, so an uncut run ends differently" in said
+    assert "gone on with from step" in said
+
+
+def test_a_new_start_where_it_is_asked_for(tmp_path: Path) -> None:
+    arguments = [*CARTPOLE, "--n-steps", "32"]
+    train(resolve("ppo", arguments), tmp_path / "whole")
+    for flag in ("--no-resume", "--overwrite"):
+        cut(resolve("ppo", arguments), tmp_path / flag, 1100)
+        train(resolve("ppo", [*arguments, flag]), tmp_path / flag)
+        assert "resumed" not in json.loads((tmp_path / flag / "run.json").read_text())
+        same_runs(tmp_path / "whole", tmp_path / flag)
+
+
+def damage(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    resolved = resolve("ppo", [*CARTPOLE, "--n-steps", "32"])
+    train(resolved, tmp_path / "whole")
+    cut(resolved, tmp_path / "cut", 2000)
+    damage(tmp_path / "cut" / checkpoint.NAME)
+    train(resolved, tmp_path / "cut")
+    assert "checkpoint.pt cannot be read" in caplog.text
+    (resumed,) = json.loads((tmp_path / "cut/run.json").read_text())["resumed"]
+    assert 800 <= resumed["step"] < 1600
+    same_runs(tmp_path / "whole", tmp_path / "cut")
+
+
+@pytest.mark.parametrize("spoil", ["both damaged", "none", "files cut short", "other versions"])
+def test_nothing_to_go_on_from_is_a_new_start(spoil: str, tmp_path: Path) -> None:
+    resolved = resolve("ppo", [*CARTPOLE, "--n-steps", "32"])
+    train(resolved, tmp_path / "whole")
+    cut(resolved, tmp_path / "cut", 2000)
+    folder = tmp_path / "cut"
+    for name in (checkpoint.NAME, checkpoint.PREVIOUS):
+        if spoil == "both damaged":
+            damage(folder / name)
+        elif spoil == "none":
+            (folder / name).unlink()
+    if spoil == "files cut short":
+        (folder / "metrics.jsonl").write_text("")
+    if spoil == "other versions":
+        record = json.loads((folder / "run.json").read_text())
+        record["versions"]["numpy"] = "0.1"
+        (folder / "run.json").write_text(json.dumps(record))
+    train(resolved, folder)
+    assert "resumed" not in json.loads((folder / "run.json").read_text())
+    same_runs(tmp_path / "whole", folder)
+
+
+def test_loading_a_checkpoint_executes_no_code(tmp_path: Path) -> None:
+    resolved = resolve("ppo", [*CARTPOLE, "--n-steps", "32"])
+    cut(resolved, tmp_path, 2000)
+
+    class Planted:
+        def __reduce__(self) -> Any:
+            return os.mkdir, (str(tmp_path / "planted"),)
+
+    for name in (checkpoint.NAME, checkpoint.PREVIOUS):
+        torch.save({"format": 1, "hash": resolved.hash, "progress": Planted()}, tmp_path / name)
+    train(resolved, tmp_path)
+    assert not (tmp_path / "planted").exists()
+
+
+def test_other_settings_are_refused_as_before(tmp_path: Path) -> None:
+    cut(resolve("ppo", [*CARTPOLE, "--n-steps", "32"]), tmp_path, 1100)
+    before = (tmp_path / "metrics.jsonl").read_text()
+    with pytest.raises(BadInput, match="n_steps 32 -> 64"):
+        is_done(tmp_path, resolve("ppo", [*CARTPOLE, "--n-steps", "64"]))
+    assert (tmp_path / "metrics.jsonl").read_text() == before
+
+
+@pytest.mark.parametrize("arguments", [CARTPOLE, LANGUAGE], ids=["control", "language"])
+def test_kill_9(arguments: list[str], tmp_path: Path) -> None:
+    long = ["--steps", "12000", "--evals", "6"] if arguments is CARTPOLE else ["--steps", "96"]
+    algo = "ppo" if arguments is CARTPOLE else "grpo"
+    small = sizes(algo) if arguments is CARTPOLE else language_sizes(algo)
+    settings = [*arguments, *small, *long]
+    train(resolve(algo, settings), tmp_path / "whole")
+    folder = tmp_path / "killed"
+    command = ["run", algo, *settings, "--out", str(folder)]
+    for least in (3, 9):
+        process = start_redline(tmp_path, *command)
+        metrics = folder / "metrics.jsonl"
+        while not (metrics.is_file() and metrics.read_text().count("\n") >= least):
+            assert process.poll() is None
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert redline(tmp_path, *command).returncode == 0
+    same_runs(tmp_path / "whole", folder)
