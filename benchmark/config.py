@@ -163,6 +163,8 @@ def _check_run(run: RunConfig) -> None:
             raise BadInput(f"{name} must be at least {least}, got {getattr(run, name)}")
     if isinstance(run, ControlConfig):
         _check_control(run)
+    if isinstance(run, LanguageConfig) and run.value_hidden is not None and run.value_hidden < 1:
+        raise BadInput(f"--value-hidden must be at least 1, or none, got {run.value_hidden}")
     if isinstance(run, LanguageConfig) and run.sampler_process and not run.stale:
         raise BadInput(
             "--sampler-process needs --stale of at least 1, got 0: with the newest policy alone, "

@@ -17,8 +17,10 @@ _COMPLETIONS = 256
 _QUARTERS = {"epochs": 1, "minibatch_size": _COMPLETIONS // 4}
 _GROUPS = {"groups": _COMPLETIONS // 8, "group_size": 8, "lr_decay": False}
 _CRITIC = {"episodes": _COMPLETIONS, "gamma": 1.0}
-_FIRST_ORDER = _CRITIC | _QUARTERS | {"lr": 5e-5, "gae_lambda": 1.0}
-_HEAD = {"critic_epochs": 4, "critic_minibatch_size": _COMPLETIONS // 4}
+# The value head is small and new, the policy is neither.
+_PASSES = {"critic_lr": 1e-3, "critic_epochs": 10}
+_FIRST_ORDER = _CRITIC | _QUARTERS | _PASSES | {"lr": 1e-4, "gae_lambda": 1.0}
+_HEAD = _PASSES | {"critic_minibatch_size": _COMPLETIONS // 4}
 # Without a discount the bounds of conservative policy iteration need the longest episode.
 _HORIZON = {"horizon": LanguageSettings().max_completion}
 _NATURAL = (
@@ -34,16 +36,16 @@ _NATURAL = (
 )
 
 _LANGUAGE: dict[str, dict[str, Any]] = {
-    "reinforce": {"episodes": _COMPLETIONS, "gamma": 1.0, "lr": 1e-4, "lr_decay": False},
-    "reinforce_group": _GROUPS | {"lr": 1e-4},
-    "reinforce_baseline": _CRITIC | _HEAD | {"lr": 1e-4, "lr_decay": False, "gae_lambda": 1.0},
+    "reinforce": {"episodes": _COMPLETIONS, "gamma": 1.0, "lr": 2e-4, "lr_decay": False},
+    "reinforce_group": _GROUPS | {"lr": 2e-4},
+    "reinforce_baseline": _CRITIC | _HEAD | {"lr": 2e-4, "lr_decay": False, "gae_lambda": 1.0},
     "npg": _NATURAL,
     "trpo": _NATURAL,
     "ppo": _FIRST_ORDER,
     "ppo_kl": _FIRST_ORDER,
     "cpi": _FIRST_ORDER | _HORIZON | {"alpha": "line_search"},
     "cpi_penalty": _FIRST_ORDER | _HORIZON | {"penalty": 1.0, "kl_over": "mean"},
-    "grpo": _GROUPS | _QUARTERS | {"lr": 5e-5},
+    "grpo": _GROUPS | _QUARTERS | {"lr": 1e-4},
 }
 
 

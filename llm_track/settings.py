@@ -30,6 +30,7 @@ class LanguageSettings:
         format_reward: Paid for an ending in the asked form.
         eval_problems: Held-out problems of an evaluation.
         eval_samples: Sampled completions of each.
+        value_hidden: Width of the value head's hidden layer; None: V is linear in the states.
         stale: Rollouts come from the policy of this many updates ago.
         sampler_process: Sample them in a process of its own, while this one learns; needs --stale,
             and changes no result.
@@ -49,6 +50,7 @@ class LanguageSettings:
     format_reward: float = 0.0
     eval_problems: int = 200
     eval_samples: int = 4
+    value_hidden: int | None = 64
     stale: int = 0
     sampler_process: bool = False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 
 from redline.algorithms.core.contracts import Critic
@@ -13,6 +14,7 @@ from redline.llm_track import checks
 from redline.llm_track.assembly import Parts, assemble
 from redline.llm_track.critic import HeadCritic
 from redline.llm_track.evaluate import LanguageEvaluator
+from redline.llm_track.policy import CausalLMPolicy
 from redline.llm_track.settings import LanguageSettings
 from redline.llm_track.stale import ProcessSampler, StaleSampler, Worker
 
@@ -119,10 +121,16 @@ def language_track(
     evaluator = LanguageEvaluator(
         parts.problems, parts.generation, settings.eval_problems, settings.eval_samples
     )
-    critic = HeadCritic(parts.policy) if needs_critic else None
+    critic = _critic(parts.policy, settings, seed) if needs_critic else None
     if remote is not None:
         remote.wait()
     return LanguageTrack(parts.policy, critic, remote or _local(parts, settings.stale), evaluator)
+
+
+def _critic(policy: CausalLMPolicy, settings: LanguageSettings, seed: int) -> HeadCritic:
+    # A stream beside those of `assemble`.
+    weights = np.random.default_rng(np.random.SeedSequence(seed).spawn(3)[2])
+    return HeadCritic(policy, settings.value_hidden, weights)
 
 
 def _local(parts: Parts, stale: int) -> Sampler:

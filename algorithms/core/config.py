@@ -70,12 +70,14 @@ class FirstOrderConfig(CriticConfig):
     """Settings of the methods that take optimiser steps, policy and critic alike.
 
     Attributes:
-        lr: Learning rate of policy and critic.
+        lr: Learning rate of the policy, and of the critic where `critic_lr` is None.
         lr_decay: Let it fall linearly to 0 over the budget.
         epochs: Passes over a rollout.
         minibatch_size: Elements (completions on a language model) per optimiser step.
         target_kl: End the policy's passes when approx_kl exceeds 1.5 times this; None: never.
         max_grad_norm: Clip of the gradient norms (policy and critic apart), None for no clip.
+        critic_lr: Learning rate of the critic; None: as the policy's.
+        critic_epochs: The critic's passes over a rollout; None: as many as the policy's.
     """
 
     lr: float = 3e-4
@@ -84,6 +86,8 @@ class FirstOrderConfig(CriticConfig):
     minibatch_size: int = 64
     target_kl: float | None = None
     max_grad_norm: float | None = 0.5
+    critic_lr: float | None = None
+    critic_epochs: int | None = None
 
     def first_order(self) -> FirstOrder:
         """How the policy is stepped."""
@@ -99,9 +103,9 @@ class FirstOrderConfig(CriticConfig):
     def critic_fit(self) -> CriticFit:
         """How the critic is fitted."""
         return CriticFit(
-            lr=self.lr,
+            lr=self.lr if self.critic_lr is None else self.critic_lr,
             lr_decay=self.lr_decay,
-            epochs=self.epochs,
+            epochs=self.epochs if self.critic_epochs is None else self.critic_epochs,
             minibatch_size=self.minibatch_size,
             max_grad_norm=self.max_grad_norm,
         )

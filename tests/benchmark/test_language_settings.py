@@ -70,6 +70,7 @@ REFUSED = {
     "group": ("grpo", "--group-size 1", ": --group-size must be at least 2", ""),
     "problems": ("grpo", "--eval-problems 0", ": --eval-problems must be at least 1, got 0", ""),
     "stale": ("grpo", "--stale -1", "stale must be at least 0, got -1", ""),
+    "head": ("ppo", "--value-hidden 0", "--value-hidden must be at least 1, or none, got 0", ""),
     "horizon": (
         "cpi",
         "--max-completion 65",

@@ -88,3 +88,11 @@ def test_progress() -> None:
     assert Progress(25, 100).fraction == 0.25
     assert Progress(130, 100).fraction == 1.0
     assert Progress(0, 0).fraction == 0.0
+
+
+def test_the_critic_may_learn_at_another_pace_than_the_policy() -> None:
+    alike = registry.get("ppo")(lr=1e-4, epochs=3).build()
+    assert (alike.critic.lr, alike.critic.epochs) == (1e-4, 3)
+    apart = registry.get("ppo")(lr=1e-4, epochs=3, critic_lr=1e-2, critic_epochs=7).build()
+    assert (apart.critic.lr, apart.critic.epochs) == (1e-2, 7)
+    assert apart.update == alike.update
