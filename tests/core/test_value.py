@@ -97,7 +97,7 @@ def make_learner(algorithm: Any) -> Learner:
 @pytest.mark.parametrize("standardise", ["none", "batch"])
 def test_advantages_are_estimated_anew_between_passes(standardise: Any) -> None:
     data = rollout()
-    algorithm = small("ppo", epochs=3, lr=1e-2, recompute_advantage=True)
+    algorithm = small("ppo", epochs=3, critic_epochs=None, lr=1e-2, recompute_advantage=True)
     assert isinstance(algorithm.update, FirstOrder)
     algorithm = replace(
         algorithm,
@@ -141,7 +141,14 @@ def test_the_critic_makes_all_its_passes_when_the_policy_stops_early() -> None:
             fitted.append(epochs)
             return super().fit(*arguments, epochs=epochs)
 
-    algorithm = small("ppo", epochs=5, lr=0.5, target_kl=1e-6, recompute_advantage=True)
+    algorithm = small(
+        "ppo",
+        epochs=5,
+        critic_epochs=None,
+        lr=0.5,
+        target_kl=1e-6,
+        recompute_advantage=True,
+    )
     learner = make_learner(algorithm)
     learner.value = Counting(make_critic(), algorithm.critic)
     assert learner.update(data, START)["train/stopped_early"] == 1.0
