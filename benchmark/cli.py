@@ -24,13 +24,14 @@ redline: a benchmark suite for policy optimisation.
   redline eval RUN [--episodes N]           play a trained policy
   redline watch RUN [--out FILE.mp4]        film it while it plays
   redline list [algorithms|tasks|suites]    what there is to run
+  redline warm-start [--data FILE.jsonl]    a language model learns from demonstrations
   redline bench control|update [settings]   CPU time against Stable-Baselines3; cost of an update
   redline --version
 
 COMMAND --help lists its settings; redline run ppo --help those of an algorithm.
 """
 
-COMMANDS = ("run", "matrix", "report", "eval", "watch", "list", "bench")
+COMMANDS = ("run", "matrix", "report", "eval", "watch", "list", "warm-start", "bench")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -71,7 +72,8 @@ def _command(arguments: Sequence[str]) -> int:
     if arguments[0] not in COMMANDS:
         raise unknown("command", arguments[0], COMMANDS)
     # Only the module of the command itself is imported.
-    module = importlib.import_module(f"redline.benchmark.commands.{arguments[0]}")
+    name = arguments[0].replace("-", "_")
+    module = importlib.import_module(f"redline.benchmark.commands.{name}")
     code: int = module.main(arguments[1:])
     return code
 

@@ -171,15 +171,15 @@ LANGUAGE = Track(
 TRACKS = (CONTROL, LANGUAGE)
 
 
-def require_language_packages(task: str) -> None:
-    """Refuse, with the way to install them, a task that needs packages that are not there.
+def require_language_packages(what: str) -> None:
+    """Refuse, with the way to install them, what needs packages that are not there.
 
     Raises:
         BadInput: One is missing.
     """
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
-        raise BadInput(f'task {task!r} needs {", ".join(missing)}: pip install "redline-rl[llm]"')
+        raise BadInput(f'{what} needs {", ".join(missing)}: pip install "redline-rl[llm]"')
 
 
 def track_of(task: str) -> Track:

@@ -215,7 +215,7 @@ def make_track(resolved: Resolved, algorithm: Algorithm, worker: Worker | None =
 
 def _language_track(resolved: Resolved, algorithm: Algorithm, worker: Worker | None) -> Track:
     run = resolved.language
-    require_language_packages(run.task)
+    require_language_packages(f"task {run.task!r}")
     from redline.llm_track.checks import CheckFailed
     from redline.llm_track.models import ModelError
     from redline.llm_track.sampler import SamplingError

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -12,7 +14,8 @@ from urllib.request import getproxies
 
 import torch
 from huggingface_hub.constants import ENDPOINT
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import nn
 from transformers import (
     AutoModelForCausalLM,
@@ -109,16 +112,24 @@ def tiny_model(seed: int) -> LlamaForCausalLM:
         return LlamaForCausalLM(config)
 
 
-def save_weights(model: nn.Module, path: Path) -> None:
-    """Write the weights of a tiny model."""
-    weights = {name: value for name, value in model.state_dict().items() if name != _TIED}
-    save_file({name: value.detach().clone() for name, value in weights.items()}, path)
-
-
 def load_weights(model: nn.Module, path: Path) -> None:
-    """Inverse of `save_weights`."""
+    """Weights of a model with tied embeddings, as `save_model` writes them."""
     weights = load_file(path)
     model.load_state_dict(weights | {_TIED: weights["model.embed_tokens.weight"]})
+
+
+def save_model(language_model: LanguageModel, folder: Path) -> None:
+    """Write a folder that `load_model` reads: settings, weights and tokenizer.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    with _without_bars():
+        try:
+            language_model.model.save_pretrained(folder)
+            language_model.tokenizer.tokenizer.save_pretrained(folder)
+        except SafetensorError as error:  # hides what the system said
+            raise OSError(f"cannot write {folder}: {_first_line(error)}") from error
 
 
 def checkpoint_layers(model: nn.Module) -> None:
@@ -141,22 +152,29 @@ def checkpoint_layers(model: nn.Module) -> None:
 
 def _pretrained(name: str) -> tuple[Any, Any]:
     """Model and tokenizer from a folder, from the hub's cache, or from the hub."""
+    with _without_bars():
+        try:
+            try:
+                return _load(name, local=True)
+            except OSError:
+                if Path(name).is_dir():
+                    raise
+                _require_hub()
+                return _load(name, local=False)
+        except Exception as error:  # the hub's, the network's and the files' errors share no base
+            raise ModelError(
+                f"model {name!r} cannot be loaded ({_first_line(error)}); give 'tiny', a local "
+                "folder that holds config.json, the weights and the tokenizer, or, where there is "
+                "a network, a hub id such as HuggingFaceTB/SmolLM2-135M"
+            ) from error
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
     bars = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
-        try:
-            return _load(name, local=True)
-        except OSError:
-            if Path(name).is_dir():
-                raise
-            _require_hub()
-            return _load(name, local=False)
-    except Exception as error:  # the hub's, the network's and the files' errors share no base
-        raise ModelError(
-            f"model {name!r} cannot be loaded ({_first_line(error)}); give 'tiny', a local folder "
-            "that holds config.json, the weights and the tokenizer, or, where there is a network, "
-            "a hub id such as HuggingFaceTB/SmolLM2-135M"
-        ) from error
+        yield
     finally:
         if bars:
             transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]

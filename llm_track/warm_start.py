@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from redline.llm_track.arithmetic import Addition, direct, question, worked
 from redline.llm_track.characters import character_tokenizer
+from redline.llm_track.demonstrations import Demonstration, DemonstrationError, Habits
 from redline.llm_track.models import LanguageModel, tiny_model, wrap
 
 Report = Callable[[int, float], None]
@@ -25,15 +23,8 @@ Report = Callable[[int, float], None]
 _WINDOW = 100
 
 
-class DemonstrationError(ValueError):
-    """A file that holds no demonstrations, in one sentence."""
-
-
-class Demonstration(NamedTuple):
-    """A prompt and a completion to imitate."""
-
-    prompt: str
-    completion: str
+class Diverged(RuntimeError):
+    """A training that has come to nothing, in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +81,9 @@ def imitate(
         batches: Demonstrations of every step.
         settings: How.
         report: Called with the step, counted from 1, and its loss in nats per token.
+
+    Raises:
+        Diverged: The loss is not finite any more.
     """
     model, encode = language_model.model, Encoder(language_model)
     losses: deque[float] = deque(maxlen=_WINDOW)
@@ -105,6 +99,10 @@ def imitate(
             loss = negative_log_likelihood(model, rows[start : start + size]) / count
             loss.backward()  # type: ignore[no-untyped-call]
             total += loss.item()
+        if not math.isfinite(total):
+            raise Diverged(
+                f"the loss is {total} at step {step + 1}: lr {settings.lr:g} is too large"
+            )
         torch.nn.utils.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
         for group in optimiser.param_groups:
             group["lr"] = settings.rate(step)
@@ -115,6 +113,18 @@ def imitate(
             report(step + 1, total)
         if settings.enough(losses):
             break
+
+
+def require_fit(language_model: LanguageModel, demonstrations: Iterable[Demonstration]) -> None:
+    """See to it that the model can read and write every demonstration.
+
+    Raises:
+        DemonstrationError: One is longer than the context.
+        TextError: The tokenizer lacks a character.
+    """
+    encode = Encoder(language_model)
+    for demonstration in demonstrations:
+        encode(demonstration)
 
 
 class Encoded(NamedTuple):
@@ -156,71 +166,6 @@ def negative_log_likelihood(model: Any, rows: Sequence[Encoded]) -> Tensor:
     return functional.cross_entropy(
         logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=-100, reduction="sum"
     )
-
-
-@dataclass(frozen=True)
-class Habits:
-    """Demonstrations of addition in two habits.
-
-    Attributes:
-        task: Which sums.
-        worked_share: Part of the demonstrations that show the work; the others answer at once.
-    """
-
-    task: Addition = Addition()
-    worked_share: float = 0.3
-
-    def batches(self, rng: np.random.Generator, size: int) -> Iterator[list[Demonstration]]:
-        """Endless batches of new training problems."""
-        while True:
-            problems = self.task.training(rng, size)
-            shows_work = rng.random(size) < self.worked_share
-            yield [
-                Demonstration(f"{question(p)}=", worked(p) if shows else direct(p))
-                for p, shows in zip(problems, shows_work, strict=True)
-            ]
-
-
-def read_jsonl(path: Path) -> list[Demonstration]:
-    """Demonstrations from a file with one object {"prompt": ..., "completion": ...} a line.
-
-    Raises:
-        DemonstrationError: The file cannot be read, is empty, or a line is something else.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DemonstrationError(f"{path} cannot be read: {error}") from error
-    found = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            entry = json.loads(line)
-            pair = Demonstration(entry["prompt"], entry["completion"])
-        except (ValueError, KeyError, TypeError):
-            pair = Demonstration(0, 0)  # type: ignore[arg-type]
-        if not all(isinstance(text, str) for text in pair):
-            raise DemonstrationError(
-                f'{path}, line {number}: expected an object {{"prompt": "...", '
-                f'"completion": "..."}}, got {line[:60]!r}'
-            )
-        found.append(pair)
-    if not found:
-        raise DemonstrationError(f"{path} holds no demonstrations")
-    return found
-
-
-def shuffled(
-    demonstrations: Sequence[Demonstration], rng: np.random.Generator, size: int
-) -> Iterator[list[Demonstration]]:
-    """Endless batches; every demonstration once before any comes again."""
-    queue: list[int] = []
-    while True:
-        while len(queue) < size:
-            queue += rng.permutation(len(demonstrations)).tolist()
-        chosen, queue = queue[:size], queue[size:]
-        yield [demonstrations[i] for i in chosen]
 
 
 # What the checkpoint that ships was trained with, from seed 0. It stops while answers at once are

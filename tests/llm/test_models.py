@@ -15,7 +15,7 @@ from redline.llm_track.models import (
     checkpoint_layers,
     load_model,
     load_weights,
-    save_weights,
+    save_model,
     tiny_model,
     wrap,
 )
@@ -53,8 +53,8 @@ def test_the_tiny_model() -> None:
 
 def test_weights_survive_the_file(tmp_path: Path) -> None:
     first, second = tiny_model(seed=0), tiny_model(seed=1)
-    save_weights(first, tmp_path / "tiny.safetensors")
-    load_weights(second, tmp_path / "tiny.safetensors")
+    save_model(wrap("tiny", first, character_tokenizer()), tmp_path)
+    load_weights(second, tmp_path / "model.safetensors")
     assert torch.equal(next_log_probs(first, [5, 6]), next_log_probs(second, [5, 6]))
     assert second.lm_head.weight is second.model.embed_tokens.weight
 

@@ -11,20 +11,24 @@ from language import MICRO, micro_language_model, next_log_probs
 
 from redline.llm_track.arithmetic import Addition, direct, question, worked
 from redline.llm_track.characters import character_tokenizer
+from redline.llm_track.demonstrations import (
+    Demonstration,
+    DemonstrationError,
+    Habits,
+    read_jsonl,
+    shuffled,
+)
 from redline.llm_track.models import LanguageModel, load_model, wrap
 from redline.llm_track.sampler import Generation, SamplingSettings
 from redline.llm_track.tasks import language_task
 from redline.llm_track.warm_start import (
     SHIPPED,
-    Demonstration,
-    DemonstrationError,
+    Diverged,
     Encoder,
-    Habits,
     Supervised,
     imitate,
     negative_log_likelihood,
-    read_jsonl,
-    shuffled,
+    require_fit,
     warm_tiny,
 )
 
@@ -103,7 +107,7 @@ def test_demonstrations_show_two_habits_on_training_sums_only() -> None:
 def test_any_model_learns_a_file_by_heart(tmp_path: Path) -> None:
     path = tmp_path / "pairs.jsonl"
     path.write_text("\n".join(json.dumps(pair._asdict()) for pair in PAIRS) + "\n\n")
-    pairs = read_jsonl(path)
+    pairs = read_jsonl(path, completion="completion")
     assert pairs == PAIRS
     made = wrap("gpt2", MICRO["gpt2"](), character_tokenizer())
     losses: list[float] = []
@@ -122,11 +126,17 @@ def test_any_model_learns_a_file_by_heart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "holds no demonstrations"),
-        ('{"prompt": "a", "completion": "b"}\n{"prompt": "a"}', "line 2: expected an object"),
-        ('{"prompt": 1, "completion": "b"}', "line 1: expected an object"),
-        ("[1, 2]", "line 1"),
-        ("not json", "line 1"),
+        ("", "pairs.jsonl is empty: it holds no demonstrations"),
+        ("\n \n", "pairs.jsonl is empty"),
+        (
+            '{"prompt": "a", "answer": "b"}\n{"prompt": "a"}',
+            "line 2 has no column 'answer'; it has prompt",
+        ),
+        ("{}", "line 1 has no column 'prompt'; it has none"),
+        ('{"prompt": 1, "answer": "b"}', "line 1: prompt must be text, got 1"),
+        ("[1, 2]", "line 1 must be one JSON object, got"),
+        ("not json", "line 1 must be one JSON object, got 'not json'"),
+        ("[" * 100_000, "line 1 must be one JSON object"),
     ],
 )
 def test_a_file_that_holds_something_else(tmp_path: Path, text: str, message: str) -> None:
@@ -134,8 +144,20 @@ def test_a_file_that_holds_something_else(tmp_path: Path, text: str, message: st
     path.write_text(text)
     with pytest.raises(DemonstrationError, match=message):
         read_jsonl(path)
-    with pytest.raises(DemonstrationError, match="cannot be read"):
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(DemonstrationError, match="cannot be read: No such file"):
         read_jsonl(tmp_path / "none.jsonl")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DemonstrationError, match="cannot be read: it is not UTF-8 text"):
+        read_jsonl(tmp_path / "binary")
+
+
+def test_a_line_ends_at_a_line_feed_alone(tmp_path: Path) -> None:
+    # Both are legal within a string of JSON: a mark before the text, and a separator of lines.
+    (tmp_path / "pairs").write_text('\ufeff{"q": "a\u2028b", "a": "c"}\r\n', encoding="utf-8")
+    assert read_jsonl(tmp_path / "pairs", "q", "a") == [Demonstration("a\u2028b", "c")]
 
 
 def test_every_demonstration_comes_once_before_any_comes_again() -> None:
@@ -149,7 +171,13 @@ def test_every_demonstration_comes_once_before_any_comes_again() -> None:
 def test_a_demonstration_beyond_the_context_is_one_sentence() -> None:
     made = micro_language_model(context=16)
     with pytest.raises(DemonstrationError, match="has 29 tokens and the model's context is 16"):
-        Encoder(made)(Demonstration("482+769=", "9+2=11;6+8+1=15;#1251"[:20]))
+        require_fit(made, [PAIRS[0], Demonstration("482+769=", "9+2=11;6+8+1=15;#1251"[:20])])
+
+
+def test_a_loss_that_is_no_number_ends_the_training() -> None:
+    made = micro_language_model()
+    with pytest.raises(Diverged, match="the loss is nan at step 2: lr inf is too large"):
+        imitate(made, iter([PAIRS] * 2), Supervised(steps=2, lr=float("inf")))
 
 
 @pytest.mark.slow  # minutes
