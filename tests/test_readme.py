@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from redline.algorithms import registry
 from redline.benchmark.cli import main
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
@@ -19,8 +18,6 @@ def block(language: str) -> str:
 @pytest.fixture(autouse=True)
 def in_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    registry.discover()
-    monkeypatch.setattr(registry, "_RECIPES", dict(registry._RECIPES))
 
 
 def test_the_algorithm_of_the_readme_trains(capsys):

@@ -85,6 +85,8 @@ _PPO: dict[str, Any] = _SHARED | {
     "minibatch_size": 64,
     "target_kl": None,
     "max_grad_norm": 0.5,
+    "critic_lr": None,
+    "critic_epochs": None,
     "recompute_advantage": False,
 }
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from redline.algorithms import registry
 from redline.benchmark import cli, suite
 from redline.benchmark.errors import BadInput
 
@@ -48,9 +47,7 @@ def test_seeds_and_steps_can_be_given_anew(tmp_path: Path) -> None:
     assert [(c.resolved.run.seed, c.resolved.run.steps) for c in cells] == [(7, 50)] * 3
 
 
-def test_a_suite_may_bring_its_own_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    registry.names()
-    monkeypatch.setattr(registry, "_RECIPES", dict(registry._RECIPES))
+def test_a_suite_may_bring_its_own_method(tmp_path: Path) -> None:
     plugin = """
 from dataclasses import dataclass
 from redline.algorithms.reinforce import Reinforce

@@ -32,12 +32,6 @@ class Mine:
 FUNCTION = RECIPE.replace("@dataclass\n", "").replace("class Mine", "def mine()")
 
 
-@pytest.fixture(autouse=True)
-def restore_registry(monkeypatch):
-    registry.discover()
-    monkeypatch.setattr(registry, "_RECIPES", dict(registry._RECIPES))
-
-
 def test_every_module_with_a_recipe_is_found():
     folder = Path(registry.__file__).parent
     modules = {path.stem for path in folder.glob("*.py")} - {"__init__", "registry"}

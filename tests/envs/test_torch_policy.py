@@ -92,7 +92,8 @@ class TestParity:
         limit = PRECISION[dtype]
         expected, actual = gradients(space, activation, dtype, shape)
         for mine, other in zip(actual, expected, strict=True):
-            close(mine, other, rtol=limit, atol=limit)
+            # Of the whole gradient: elements that are small are sums of terms that are not.
+            close(mine, other, rtol=limit, atol=10.0 * limit * max(1.0, np.abs(other).max()))
             assert np.abs(other).max() > 0.01
 
     def test_fisher_product(

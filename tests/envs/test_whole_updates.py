@@ -204,10 +204,7 @@ class Mine(PPO):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_plugin_that_states_an_objective_is_ppo(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(registry, "_RECIPES", dict(registry._RECIPES))
+def test_a_plugin_that_states_an_objective_is_ppo(kind: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(PLUGIN)
     registry.load_plugin(tmp_path / "mine.py")
     found = []
