@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import sys
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -37,10 +38,13 @@ def _check_language(runs: Iterable[Resolved]) -> None:
         of_track = [field.name for field in dataclasses.fields(LanguageSettings)]
         key = str([run.task, *(getattr(run, name) for name in of_track)])
         if key not in sizes:
-            from redline.benchmark.train import make_track
+            from redline.benchmark.train import make_language_track
 
-            with contextlib.closing(make_track(resolved, resolved.recipe.build())) as track:
+            algorithm = resolved.recipe.build()
+            with contextlib.closing(make_language_track(resolved, algorithm)) as track:
                 sizes[key] = len(track.policy.parameters)
+            if track.note:
+                print(f"{run.model}: {track.note}", file=sys.stderr)
         _check_dense(resolved, sizes[key], f"model {run.model}")
 
 

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from redline.benchmark.resume import PROGRESS
 from redline.benchmark.tracks import LANGUAGE, require_language_packages, track_of
 from redline.benchmark.worker import Worker
 from redline.benchmark.writing import RunFolder, writing
+
+if TYPE_CHECKING:
+    from redline.llm_track.track import LanguageTrack
 
 
 class Track(Evaluated, Protocol):
@@ -209,11 +212,14 @@ def make_track(resolved: Resolved, algorithm: Algorithm, worker: Worker | None =
         BadInput: The task is unknown or not supported, or a setting does not fit it.
     """
     if track_of(resolved.run.task) is LANGUAGE:
-        return _language_track(resolved, algorithm, worker)
+        return make_language_track(resolved, algorithm, worker)
     return _control_track(resolved, algorithm)
 
 
-def _language_track(resolved: Resolved, algorithm: Algorithm, worker: Worker | None) -> Track:
+def make_language_track(
+    resolved: Resolved, algorithm: Algorithm, worker: Worker | None = None
+) -> LanguageTrack:
+    """`make_track` for a language task."""
     run = resolved.language
     require_language_packages(f"task {run.task!r}")
     from redline.llm_track.checks import CheckFailed

@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from redline.llm_track.freeze import freeze
 from redline.llm_track.models import checkpoint_layers, load_model
 from redline.llm_track.policy import CausalLMPolicy
 from redline.llm_track.sampler import Generation, LanguageSampler
-from redline.llm_track.settings import LanguageSettings
+from redline.llm_track.settings import Freeze, LanguageSettings
 from redline.llm_track.tasks import LanguageTask, language_task
 
 
@@ -22,6 +23,7 @@ class Parts(NamedTuple):
         generation: How.
         rng: Draws problems and tokens of the rollouts.
         trial: Those of the checks before.
+        note: What the user should know of the model, "" where there is nothing.
     """
 
     problems: LanguageTask
@@ -29,6 +31,7 @@ class Parts(NamedTuple):
     generation: Generation
     rng: np.random.Generator
     trial: np.random.Generator
+    note: str
 
     def sampler(self, keep_log_prob: bool) -> LanguageSampler:
         """The source of all rollouts."""
@@ -40,14 +43,16 @@ def assemble(task: str, settings: LanguageSettings, seed: int) -> Parts:
 
     Raises:
         TaskError: There is no such task.
-        ModelError: There is no such model, dtype or device.
+        ModelError: There is no such model, dtype or device, or it has no such parts to freeze.
         SamplingError: Settings that no completion can be made with.
     """
     problems = language_task(task, settings.task_settings())
     sampling = settings.sampling_settings()
     language_model = load_model(settings.model, settings.dtype, settings.device)
+    frozen = settings.freeze != Freeze()
+    note = freeze(language_model.model, settings.freeze) if frozen else ""
     policy = CausalLMPolicy(language_model.model, temperature=settings.temperature)
     if settings.gradient_checkpointing:
         checkpoint_layers(policy.model)
     rng, trial = (np.random.default_rng(part) for part in np.random.SeedSequence(seed).spawn(2))
-    return Parts(problems, policy, Generation(language_model, sampling), rng, trial)
+    return Parts(problems, policy, Generation(language_model, sampling), rng, trial, note)

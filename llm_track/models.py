@@ -32,6 +32,10 @@ from redline.llm_track.text import TextTokenizer
 TINY = "tiny"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
 _TIED = "lm_head.weight"  # the embedding itself
+_HOW = (
+    "give 'tiny', a local folder that holds config.json, the weights and the tokenizer, or, where "
+    "there is a network, a hub id such as HuggingFaceTB/SmolLM2-135M"
+)
 
 
 class ModelError(ValueError):
@@ -152,6 +156,10 @@ def checkpoint_layers(model: nn.Module) -> None:
 
 def _pretrained(name: str) -> tuple[Any, Any]:
     """Model and tokenizer from a folder, from the hub's cache, or from the hub."""
+    # A hub id is NAME or OWNER/NAME: anything else was meant as a folder.
+    means_a_folder = name.startswith(("/", ".", "~")) or name.count("/") > 1
+    if means_a_folder and not Path(name).is_dir():
+        raise ModelError(f"model {name!r}: there is no such folder; {_HOW}")
     with _without_bars():
         try:
             try:
@@ -163,9 +171,7 @@ def _pretrained(name: str) -> tuple[Any, Any]:
                 return _load(name, local=False)
         except Exception as error:  # the hub's, the network's and the files' errors share no base
             raise ModelError(
-                f"model {name!r} cannot be loaded ({_first_line(error)}); give 'tiny', a local "
-                "folder that holds config.json, the weights and the tokenizer, or, where there is "
-                "a network, a hub id such as HuggingFaceTB/SmolLM2-135M"
+                f"model {name!r} cannot be loaded ({_first_line(error)}); {_HOW}"
             ) from error
 
 

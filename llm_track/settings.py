@@ -12,6 +12,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Freeze:
+    """What of a model stays as it is while the rest learns.
+
+    Attributes:
+        embeddings: The embeddings of tokens and positions; where the output layer is tied to them,
+            as in tiny, it is one matrix with them and stays too.
+        layers: So many layers, counted from the embeddings.
+        names: Parameters whose name fits one of these patterns: '*.mlp.*'.
+    """
+
+    embeddings: bool = False
+    layers: int = 0
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class LanguageSettings:
     """Settings of the language-model track.
 
@@ -19,6 +35,7 @@ class LanguageSettings:
         model: "tiny" (ships, one token per character), a local folder, or a hub id.
         dtype: Of the parameters; bfloat16 loses small updates.
         device: As torch names it.
+        freeze: What of the model does not learn.
         gradient_checkpointing: Recompute activations in the backward pass: less memory, slower.
         temperature: Of sampling and of the policy that learns.
         max_completion: Most tokens of a completion.
@@ -39,6 +56,7 @@ class LanguageSettings:
     model: str = "tiny"
     dtype: Literal["float32", "bfloat16", "float64"] = "float32"
     device: str = "cpu"
+    freeze: Freeze = Freeze()
     gradient_checkpointing: bool = False
     temperature: float = 1.0
     max_completion: int = 64

@@ -41,6 +41,7 @@ class LanguageTrack:
         critic: V, None when the method has none.
         sampler: Source of rollouts.
         evaluator: Held-out problems.
+        note: What the user should know of the model, "" where there is nothing.
         unit: What a step of the x-axis is.
     """
 
@@ -48,6 +49,7 @@ class LanguageTrack:
     critic: Critic | None
     sampler: Sampler
     evaluator: LanguageEvaluator
+    note: str = ""
     unit: str = field(default="completions", init=False)
 
     def collect(self, policy: Any, need: Need) -> Rollout:
@@ -124,7 +126,8 @@ def language_track(
     critic = _critic(parts.policy, settings, seed) if needs_critic else None
     if remote is not None:
         remote.wait()
-    return LanguageTrack(parts.policy, critic, remote or _local(parts, settings.stale), evaluator)
+    sampler = remote or _local(parts, settings.stale)
+    return LanguageTrack(parts.policy, critic, sampler, evaluator, parts.note)
 
 
 def _critic(policy: CausalLMPolicy, settings: LanguageSettings, seed: int) -> HeadCritic:

@@ -85,7 +85,7 @@ REFUSED = {
     "model": (
         "grpo",
         "--model ./tinny",
-        "model './tinny' cannot be loaded",
+        "model './tinny': there is no such folder",
         "give 'tiny', a local",
     ),
     "context": ("grpo", "--max-completion 600", "exceed the context of tiny (512 tokens)", ""),
@@ -96,6 +96,9 @@ REFUSED = {
         "",
     ),
     "device": ("grpo", "--device gpu", "device 'gpu' cannot be used", ""),
+    "layers": ("grpo", "--freeze.layers 9", "--freeze.layers must be from 0 to 3", ", got 9"),
+    "names": ("grpo", "--freeze.names lm_hed", "--freeze.names must fit names of", "got 'lm_hed'"),
+    "frozen": ("grpo", "--freeze.names *", "every parameter is frozen: nothing is left to", ""),
     "dense": (
         "trpo",
         "--solver dense",

@@ -21,8 +21,10 @@ from redline.benchmark import checkpoint, cli
 from redline.benchmark.arguments import resolve
 from redline.benchmark.config import Resolved
 from redline.benchmark.errors import BadInput
+from redline.benchmark.loading import load
 from redline.benchmark.runs import is_done
 from redline.benchmark.train import train
+from redline.llm_track.models import load_model
 
 CARTPOLE = ["--task", "CartPole-v1", "--steps", "2400", "--evals", "3", "--eval-episodes", "2"]
 PENDULUM = ["--task", "Pendulum-v1", "--steps", "2400", "--evals", "3", "--eval-episodes", "2"]
@@ -174,6 +176,16 @@ def test_stale_rollouts(before: list[str], after: list[str], tmp_path: Path) -> 
     train(resolve("grpo", [*arguments, *after]), tmp_path / "cut")
     assert "resumed" in json.loads((tmp_path / "cut" / "run.json").read_text())
     same_runs(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_frozen_parts_stay_what_they_were(tmp_path: Path) -> None:
+    frozen = ["--freeze.embeddings", "--freeze.layers", "1"]
+    check("grpo", [*LANGUAGE, *language_sizes("grpo"), *frozen], tmp_path, [30])
+    with load(tmp_path / "cut") as trained:
+        after = trained._policy.model.state_dict()
+    for name, before in load_model("tiny").model.state_dict().items():
+        still = "embed_tokens" in name or "layers.0." in name or "lm_head" in name
+        assert torch.equal(after[name], before) == still, name
 
 
 def test_a_run_whose_environments_nobody_can_capture_says_so(

@@ -81,7 +81,7 @@ def test_the_tiny_model_made_again_loads_as_a_folder(
         ("--data sums.jsonl", "sums.jsonl, line 1 has no column 'prompt'; it has q, a"),
         ("--data empty.jsonl", "empty.jsonl is empty: it holds no demonstrations"),
         ("--data sums.jsonl {columns} --model tinny", "model 'tinny' cannot be loaded"),
-        ("--data sums.jsonl {columns} --model ./tinny", "model './tinny' cannot be loaded"),
+        ("--data sums.jsonl {columns} --model ./tinny", "model './tinny': there is no such folder"),
         ("--data long.jsonl {columns}", "has 603 tokens and the model's context is 512"),
         ("--data greek.jsonl {columns}", "the tokenizer has no token for a part of 'π'"),
         ("--data sums.jsonl {columns} --lr 1e30 --steps 60", "the loss is nan at step"),

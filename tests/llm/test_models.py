@@ -82,6 +82,15 @@ def test_a_folder_without_a_model_is_one_sentence(tmp_path: Path) -> None:
     require_sentence(f"model '{tmp_path}' cannot be loaded", str(tmp_path))
 
 
+@pytest.mark.parametrize("name", ["./tinny", "/no/where", "~/model", "models/of/mine", ".."])
+def test_a_folder_that_is_not_there_is_one_sentence_and_the_hub_is_not_asked(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redline.llm_track.models._load", None)
+    is_there = name == ".."
+    require_sentence("cannot be loaded" if is_there else "there is no such folder; give", name)
+
+
 def test_without_a_network_a_mistyped_name_is_one_sentence_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
