@@ -1,46 +1,29 @@
-"""Cells on worker processes, each of them reused; one that dies takes only its own cell with it."""
+"""Cells on worker processes, reused; one that dies or hangs takes only its own cell with it."""
 
 from __future__ import annotations
 
 import multiprocessing
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from redline.benchmark import threads
 from redline.benchmark.arguments import from_record
-from redline.benchmark.errors import describe
+from redline.benchmark.outcomes import Fault, Outcome, failed
 from redline.benchmark.suite import Cell
 from redline.benchmark.worker import Worker
 
 # Seconds between two looks at the running cells.
 _TICK = 0.2
+# Most seconds that one look counts for: while the machine sleeps, nothing hangs.
+_LONGEST_TICK = 1.0
 
 Watch = Callable[[Mapping[Cell, int]], None]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a cell ended.
-
-    Attributes:
-        seconds: Wall time.
-        final: Its last evaluation; empty when it failed.
-        error: Why it failed, None when it did not.
-        trace: The traceback, "" where there is none.
-    """
-
-    seconds: float
-    final: Mapping[str, float] = field(default_factory=dict)
-    error: str | None = None
-    trace: str = ""
 
 
 class LocalPool:
@@ -48,10 +31,16 @@ class LocalPool:
 
     Args:
         jobs: How many cells run at the same time.
+        patience: See below.
+
+    Attributes:
+        patience: Seconds without an update after which a worker counts as hung and is ended; None:
+            it may take as long as it likes.
     """
 
-    def __init__(self, jobs: int) -> None:
+    def __init__(self, jobs: int, patience: float | None = None) -> None:
         threads.pin()
+        self.patience = patience
         self._slots = [_Slot() for _ in range(jobs)]
 
     def __enter__(self) -> LocalPool:
@@ -75,6 +64,7 @@ class LocalPool:
         """
         waiting, idle = deque(cells), list(self._slots)
         running: dict[Future[Outcome], tuple[_Slot, Cell]] = {}
+        looked = time.monotonic()
         while waiting or running:
             while waiting and idle:
                 slot, cell = idle.pop(0), waiting.popleft()
@@ -85,6 +75,10 @@ class LocalPool:
                 idle.append(slot)
                 yield cell, slot.outcome(future)
             watch({cell: slot.steps for slot, cell in running.values()})
+            now = time.monotonic()
+            for slot, _ in running.values():
+                slot.look(min(now - looked, _LONGEST_TICK), self.patience)
+            looked = now
 
 
 class _Slot:
@@ -92,17 +86,21 @@ class _Slot:
 
     def __init__(self) -> None:
         # Plain shared memory: a lock or a queue could be left locked by a worker that is killed.
-        self._steps = multiprocessing.get_context("spawn").RawArray("q", 1)
-        self._worker = Worker(_share, self._steps)
+        # Steps that the cell has done, and how often it has said so.
+        self._told = multiprocessing.get_context("spawn").RawArray("q", 2)
+        self._worker = Worker(_share, self._told)
         self._started = 0.0
+        self._heard, self._silence = 0, 0.0
+        self._hung = ""
 
     @property
     def steps(self) -> int:
-        return int(self._steps[0])
+        return int(self._told[0])
 
     def submit(self, cell: Cell) -> Future[Outcome]:
         record = {**cell.resolved.to_json(), "overrides": dict(cell.resolved.overrides)}
-        self._steps[0], self._started = 0, time.perf_counter()
+        self._told[0], self._started = 0, time.perf_counter()
+        self._heard, self._silence, self._hung = self._told[1], 0.0, ""
         try:
             return self._call(_train_cell, record, cell.folder)
         except OSError as error:  # no process, memory or descriptor left: the cell fails
@@ -118,15 +116,27 @@ class _Slot:
             self.end()
             return self._worker.call(*call)
 
+    def look(self, seconds: float, patience: float | None) -> None:
+        """Count the time in which the cell has said nothing; end its worker when it is too long."""
+        told = self._told[1]
+        self._silence = self._silence + seconds if told == self._heard else 0.0
+        self._heard = told
+        if patience is not None and self._silence > patience and not self._hung:
+            self._hung = f"made no update for {patience:g} s and was ended"
+            self._worker.end()
+
     def outcome(self, future: Future[Outcome]) -> Outcome:
         try:
-            return future.result()
+            outcome = future.result()
         except BrokenProcessPool:
-            error = f"the worker process {self._worker.last_words()}"
-            return Outcome(time.perf_counter() - self._started, error=error)
+            error = f"the worker process {self._hung or self._worker.last_words()}"
+            seconds = time.perf_counter() - self._started
+            return Outcome(seconds, error=error, fault=Fault.WORKER)
         except Exception as error:
-            seconds, trace = time.perf_counter() - self._started, traceback.format_exc()
-            return Outcome(seconds, error=describe(error), trace=trace)
+            return failed(error, self._started)
+        if outcome.error is not None and outcome.fault is Fault.WORKER:
+            self.end()  # a new process has its memory back
+        return outcome
 
     def end(self) -> None:
         """End the worker at once."""
@@ -135,25 +145,25 @@ class _Slot:
 
 # In the worker.
 
-_worker_steps: Any = None
+_told: Any = None
 
 
-def _share(steps: Any) -> None:
-    global _worker_steps
-    _worker_steps = steps
+def _share(told: Any) -> None:
+    global _told
+    _told = told
 
 
 def _train_cell(record: Mapping[str, Any], folder: Path) -> Outcome:
     start = time.perf_counter()
 
     def report(step: int, last: Mapping[str, float]) -> None:
-        _worker_steps[0] = step
+        _told[0] = step
+        _told[1] += 1
 
     try:
         from redline.benchmark.train import train
 
         final = train(from_record(record), folder, report)
     except BaseException as error:  # also SystemExit: an environment that exits fails its cell
-        seconds, trace = time.perf_counter() - start, traceback.format_exc()
-        return Outcome(seconds, error=describe(error), trace=trace)
+        return failed(error, start)
     return Outcome(time.perf_counter() - start, final)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from redline.benchmark.errors import BadInput, describe
-from redline.benchmark.files import Busy, Hold
-from redline.benchmark.launchers import LocalPool, Outcome
+from redline.benchmark.files import Busy, Hold, replacing
+from redline.benchmark.launchers import LocalPool
+from redline.benchmark.outcomes import Fault, Outcome
 from redline.benchmark.runs import is_done, read_run
 from redline.benchmark.suite import Cell, Suite
 from redline.benchmark.writing import record_failure
@@ -40,6 +41,13 @@ class Display(Protocol):
 
     def ended(self, cell: Cell, outcome: Outcome) -> None:
         """A cell is done or failed."""
+
+    def lost(self, cell: Cell, outcome: Outcome) -> None:
+        """A cell lost its worker and will be tried once more."""
+
+
+class DiskFault(Exception):
+    """Nothing can be written any more; says why."""
 
 
 def plan(cells: Sequence[Cell], overwrite: bool) -> Plan:
@@ -107,9 +115,8 @@ def record(root: Path, suite: Suite, cells: Sequence[Cell], command: str) -> Non
         "command": command,
         "cells": {**before.get("cells", {}), **asked},
     }
-    temporary = root / f".{RECORD}.tmp"
-    temporary.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(root / RECORD)
+    with replacing(root / RECORD) as temporary:
+        temporary.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 
 
 def read_record(root: Path) -> dict[str, Any]:
@@ -121,38 +128,66 @@ def read_record(root: Path) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def execute(todo: Sequence[Cell], jobs: int, display: Display) -> dict[Cell, Outcome]:
+def execute(
+    todo: Sequence[Cell], jobs: int, display: Display, patience: float | None = None
+) -> dict[Cell, Outcome]:
     """Train cells; a cell that fails is recorded as such and the others go on.
+
+    A cell whose worker was killed, hung, or had no memory left is tried once more, after all
+    others and alone, from its last checkpoint.
 
     Args:
         todo: What to train, in this order.
         jobs: Cells at the same time.
         display: Is told of every step and end.
+        patience: Seconds without an update after which a worker counts as hung; None: none does.
 
     Raises:
         KeyboardInterrupt: After every worker was ended; finished cells stay.
+        DiskFault: The same, for no cell could write what it computes.
     """
     outcomes: dict[Cell, Outcome] = {}
+    again: list[Cell] = []
     try:
-        with LocalPool(min(jobs, len(todo))) as workers:
+        with LocalPool(min(jobs, len(todo)), patience) as workers:
             for cell, outcome in workers.run(todo, display.watch):
-                outcomes[cell] = outcome if outcome.error is None else _record(cell, outcome)
-                display.ended(cell, outcomes[cell])
-    except KeyboardInterrupt:
+                if outcome.error is not None and outcome.fault is Fault.WORKER:
+                    again.append(cell)
+                    display.lost(cell, outcome)
+                else:
+                    outcomes[cell] = _settled(cell, outcome, display)
+            for lost in again:
+                for cell, outcome in workers.run([lost], display.watch):
+                    outcomes[cell] = _settled(cell, _twice(outcome), display)
+    except (KeyboardInterrupt, DiskFault):
         for cell in todo:
             data = read_run(cell.folder)
             if data is not None and data["status"] == "running":
-                record_failure(cell.folder, cell.resolved, "interrupted", "")
+                with suppress(OSError):
+                    record_failure(cell.folder, cell.resolved, "interrupted", "")
         raise
     return outcomes
 
 
-def _record(cell: Cell, outcome: Outcome) -> Outcome:
-    """See to it that run.json says how a cell failed; a full disk must not stop the others."""
-    assert outcome.error is not None
-    try:
-        record_failure(cell.folder, cell.resolved, outcome.error, outcome.trace)
-    except OSError as error:
-        text = f"{outcome.error} (run.json could not be written: {describe(error)})"
-        return Outcome(outcome.seconds, error=text, trace=outcome.trace)
+def _twice(outcome: Outcome) -> Outcome:
+    if outcome.error is None or outcome.fault is not Fault.WORKER:
+        return outcome
+    return replace(outcome, error=f"{outcome.error} (at the second try too)")
+
+
+def _settled(cell: Cell, outcome: Outcome, display: Display) -> Outcome:
+    """See to it that run.json says how a cell failed.
+
+    Raises:
+        DiskFault: The cell could not write, and no other could.
+    """
+    if outcome.error is not None:
+        if outcome.fault is Fault.DISK:
+            raise DiskFault(outcome.error)
+        try:
+            record_failure(cell.folder, cell.resolved, outcome.error, outcome.trace)
+        except OSError as error:
+            text = f"{outcome.error} (run.json could not be written: {describe(error)})"
+            outcome = replace(outcome, error=text)
+    display.ended(cell, outcome)
     return outcome

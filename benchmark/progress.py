@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from redline.benchmark.errors import first_line
-from redline.benchmark.launchers import Outcome
+from redline.benchmark.outcomes import Outcome
 from redline.benchmark.suite import Cell
 from redline.benchmark.tracks import Track, track_of
 
@@ -72,6 +72,10 @@ class MatrixProgress:
             result = _result(outcome, track_of(cell.resolved.run.task))
             line = f"[{self._ended}/{self._cells}] {cell.name}: {result}"
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def lost(self, cell: Cell, outcome: Outcome) -> None:
+        line = f"{cell.name}: {first_line(outcome.error or '')}; it is tried once more at the end"
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def _count(self) -> str:
         failed = f", {self._failed} failed" if self._failed else ""

@@ -15,7 +15,7 @@ from rich.console import Console
 from redline.benchmark import matrix, suite
 from redline.benchmark.baselines.catalogue import footnote
 from redline.benchmark.errors import BadInput, first_line
-from redline.benchmark.launchers import Outcome
+from redline.benchmark.outcomes import Outcome
 from redline.benchmark.parsing import parse
 from redline.benchmark.preflight import check_tasks
 from redline.benchmark.suite import Cell
@@ -35,6 +35,8 @@ class MatrixConfig:
         out: Folder of the results; None: results/<suite>.
         seeds: Instead of the suite's seeds.
         steps: Instead of the suite's budget.
+        patience: Seconds without an update after which a run counts as hung; its process is then
+            ended and the run tried once more, as when it is killed. None: it may take any time.
         overwrite: Replace runs that are there with other settings.
         dry_run: List the runs and what would be done, and end.
     """
@@ -44,6 +46,7 @@ class MatrixConfig:
     out: Path | None = None
     seeds: tuple[int, ...] | None = None
     steps: int | None = None
+    patience: float | None = 1800.0
     overwrite: bool = False
     dry_run: bool = False
 
@@ -55,6 +58,8 @@ def main(arguments: Sequence[str]) -> int:
         raise BadInput("say which suite: redline matrix SUITE (redline list suites shows them)")
     if config.jobs < 1:
         raise BadInput(f"--jobs must be at least 1, got {config.jobs}")
+    if config.patience is not None and not config.patience > 0:
+        raise BadInput(f"--patience must be above 0, or none, got {config.patience:g}")
     chosen = suite.read(config.suite)
     root = config.out or Path("results") / chosen.name
     cells = suite.cells(chosen, root, config.seeds, config.steps)
@@ -65,13 +70,20 @@ def main(arguments: Sequence[str]) -> int:
     with matrix.claim(root):
         matrix.record(root, chosen, cells, shlex.join(["redline", "matrix", *arguments]))
         try:
-            outcomes = _train(plan, config.jobs)
+            outcomes = _train(plan, config.jobs, config.patience)
         except KeyboardInterrupt:
             print(
                 "redline: interrupted; finished runs are kept, and the same command continues",
                 file=sys.stderr,
             )
             return 130
+        except matrix.DiskFault as fault:
+            print(
+                f"redline: nothing can be written to {root} any more ({first_line(str(fault))}); "
+                "what was written is kept, and the same command continues",
+                file=sys.stderr,
+            )
+            return 1
     _print_tables(root)
     failed = {cell: outcome for cell, outcome in outcomes.items() if outcome.error is not None}
     _print_failures(failed)
@@ -87,7 +99,7 @@ def _list(plan: matrix.Plan) -> int:
     return 0
 
 
-def _train(plan: matrix.Plan, jobs: int) -> Mapping[Cell, Outcome]:
+def _train(plan: matrix.Plan, jobs: int, patience: float | None) -> Mapping[Cell, Outcome]:
     from redline.benchmark.progress import MatrixProgress
 
     console = Console(stderr=True)
@@ -96,7 +108,7 @@ def _train(plan: matrix.Plan, jobs: int) -> Mapping[Cell, Outcome]:
     if not plan.todo:
         return {}
     with MatrixProgress(plan.todo, console) as progress:
-        return matrix.execute(plan.todo, jobs, progress)
+        return matrix.execute(plan.todo, jobs, progress, patience)
 
 
 def _print_tables(root: Path) -> None:
