@@ -180,7 +180,14 @@ def _parse(
 def _overrides(before: tuple[Any, Any], after: tuple[Any, Any]) -> dict[str, Any]:
     """What the user changed, except what the run's path already says."""
     unnamed = {"task", "seed", "steps", "out", "overwrite", "resume", "tensorboard", "plugin"}
-    unnamed |= {"sampler_process", "evals", "eval_episodes", "eval_problems", "eval_samples"}
+    unnamed |= {
+        "sampler_process",
+        "breaker",
+        "evals",
+        "eval_episodes",
+        "eval_problems",
+        "eval_samples",
+    }
     changed: dict[str, Any] = {}
     for old, new in zip(before, after, strict=True):
         base = flat_fields(old)

@@ -5,6 +5,7 @@ The one before the last is kept while a run trains, for when the last turns out 
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import os
@@ -51,17 +52,30 @@ def to_numpy(value: Any) -> Any:
 
 def save(folder: Path, state: Mapping[str, Any]) -> None:
     """Write `folder`/checkpoint.pt; a reader sees the old file or the new one, never a part."""
+    with _written(folder / NAME, {"format": FORMAT, **state}):
+        if (folder / NAME).exists():
+            (folder / NAME).replace(folder / PREVIOUS)
+
+
+def write(path: Path, state: Mapping[str, Any]) -> None:
+    """Write any file of arrays, in one step."""
+    with _written(path, state):
+        pass
+
+
+@contextlib.contextmanager
+def _written(path: Path, state: Mapping[str, Any]) -> Iterator[None]:
+    """A file that is there in full when the block begins, and under its name when it ends."""
     import torch
 
     # Through memory: torch hides a full disk behind an error of its own.
     content = io.BytesIO()
-    torch.save(_to_tensors({"format": FORMAT, **state}), content)
-    with replacing(folder / NAME) as temporary, temporary.open("wb") as file:
+    torch.save(_to_tensors(state), content)
+    with replacing(path) as temporary, temporary.open("wb") as file:
         file.write(content.getbuffer())
         file.flush()
         os.fsync(file.fileno())
-        if (folder / NAME).exists():
-            (folder / NAME).replace(folder / PREVIOUS)
+        yield
 
 
 def present(folder: Path) -> bool:

@@ -35,7 +35,10 @@ COMMANDS = ("run", "matrix", "report", "eval", "watch", "list", "warm-start", "b
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point; gives the exit code (0 ok, 1 failed cells, 2 bad input, 130 interrupted)."""
+    """Entry point; gives the exit code.
+
+    0 ok, 1 failed cells, 2 bad input, 3 ended by the breaker, 130 interrupted.
+    """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     with process.safe_streams(), process.interruptible():
         try:

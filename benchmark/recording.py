@@ -136,6 +136,7 @@ class Recorder:
             "evaluated": self._evaluated,
             "last": dict(self.last),
             "next_point": self._folder.next_point,
+            "trips": self._folder.trips.to_json(),
         }
 
     def _resume(self, state: dict[str, Any]) -> None:

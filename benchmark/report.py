@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -23,6 +24,11 @@ problems, which are the same for every run: of sampled completions, or of greedy
 token is the most likely one.
 """,
 }
+_TRIPS = """\
+Updates after which more than 80% of the ratios lay outside [0.8, 1.2] (outside_band), whose
+KL(old‖new) was above 0.5 nats (kl), or that met nan (not_finite). Where the setting `breaker` is
+"record", as in suites, nothing followed from them.
+"""
 _READING = """\
 *best* is the highest of a run's evaluations. *area* is the area
 under its learning curve as a mean over the budget: the integral of the {quantity} over
@@ -84,6 +90,10 @@ def _parts(root: Path, results: Results, baseline: str | None) -> Iterable[str]:
         table = tables.across_tasks(results, baseline)
         yield f"{table.title}: 0 is the untrained policy, 1 is {baseline}'s mean."
         yield table.markdown()
+    if lines := tripped(results):
+        yield "## Trips of the breaker"
+        yield _TRIPS
+        yield "\n".join(f"- {line}" for line in lines)
     if lines := problems(results):
         yield "## Runs that do not count"
         yield "\n".join(f"- {line}" for line in lines)
@@ -115,6 +125,25 @@ def _setup(results: Results, track: Track) -> str:
         f"{count} runs of {steps} {track.unit}, evaluated at the start and {evals} times on {size} "
         f"{track.size.removeprefix('eval_')} each."
     )
+
+
+def tripped(results: Results) -> list[str]:
+    """How often the breaker tripped, a line per method and task; none where it never did."""
+    records = {record["hash"]: record.get("trips", {}) for record in results.records}
+    lines = []
+    for (task, method), runs in results.runs.groupby(["task", "method"], sort=False):
+        found = [trips for code in runs["hash"].dropna() if (trips := records[code])]
+        if not found:
+            continue
+        rules: Counter[str] = Counter()
+        for trips in found:
+            rules.update(trips["rules"])
+        kinds = ", ".join(f"{name} {count:,}" for name, count in rules.most_common())
+        lines.append(
+            f"{method} on {task}: {rules.total():,} updates in {len(found)} of {len(runs)} runs "
+            f"({kinds})"
+        )
+    return lines
 
 
 def problems(results: Results) -> list[str]:

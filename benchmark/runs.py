@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from redline.benchmark import checkpoint
+from redline.benchmark.breaking import TRIP
 from redline.benchmark.config import NOT_HASHED, PLUGIN_CODE, Resolved
 from redline.benchmark.errors import BadInput
 from redline.benchmark.tracks import track_of
 
 # What a run's folder holds besides run.json.
-FILES = ("metrics.jsonl", "eval.jsonl", checkpoint.NAME, checkpoint.PREVIOUS)
+FILES = ("metrics.jsonl", "eval.jsonl", checkpoint.NAME, checkpoint.PREVIOUS, TRIP)
 EVENTS = "events.out.tfevents.*"
 
 # What readers of run.json rely on; of the second group, any may be absent.
@@ -30,6 +31,7 @@ _OPTIONAL: dict[str, Any] = {
     "wall_seconds": int | float,
     "peak_memory_mb": int | float,
     "resumed": list,
+    "trips": dict,
 }
 _RUN_TYPES = {"task": str, "seed": int, "steps": int, "evals": int}
 

@@ -37,6 +37,8 @@ from redline.benchmark.runs import run_path, variant_name
 
 _SUITE_KEYS = ("question", "tasks", "seeds", "algorithms", "plugin", "settings", "variants")
 _VARIANT_KEYS = ("algorithm", "algorithms", "tasks", "seeds", "settings")
+# In a comparison a method that goes too far is shown, not stopped.
+_DEFAULTS = {"breaker": "record"}
 # A suite says these in its own keys, or its command line does.
 _NO_SETTINGS = ("task", "seed", "out", "overwrite", "resume", "plugin", "help")
 
@@ -178,7 +180,7 @@ def cells(
 
 
 def _resolve(suite: Suite, variant: Variant, task: str, steps: int | None) -> Resolved:
-    settings = {**variant.settings, **({} if steps is None else {"steps": steps})}
+    settings = {**_DEFAULTS, **variant.settings, **({} if steps is None else {"steps": steps})}
     try:
         arguments = to_arguments({"task": task, **settings})
         if suite.plugin:

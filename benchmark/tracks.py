@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+from redline.algorithms.core.breaker import Action
 from redline.benchmark.errors import BadInput
 from redline.llm_track.settings import LanguageSettings
 
@@ -35,6 +36,11 @@ class RunConfig:
         evals: Evaluations after the one at step 0, evenly spaced, the last at the end.
         tensorboard: Write TensorBoard events beside metrics.jsonl.
         plugin: Python files that register more algorithms.
+        breaker: What happens when an update goes too far (80% of the ratios outside [0.8, 1.2],
+            KL(old||new) above 0.5, or nan): "stop" (go back to the last checkpoint and end the
+            run), "rollback" (go back and on; ends after 5 in a row), "continue-smaller" (likewise,
+            with a quarter of the step), "record" (note it in run.json) or "off". It changes
+            nothing in a run that never does.
     """
 
     task: str
@@ -46,6 +52,7 @@ class RunConfig:
     evals: int = 10
     tensorboard: bool = True
     plugin: tuple[Path, ...] = ()
+    breaker: Action = "stop"
 
 
 @dataclass(frozen=True)

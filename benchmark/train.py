@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from redline.algorithms.core.breaker import Breaker, Trip, not_finite
 from redline.algorithms.core.contracts import Critic, Policy
 from redline.algorithms.core.learner import Algorithm, Learner
-from redline.algorithms.core.types import Need, Progress, Rollout
+from redline.algorithms.core.types import Metrics, Need, Progress, Rollout
+from redline.benchmark import checkpoint
 from redline.benchmark.baselines import catalogue
+from redline.benchmark.breaking import Tripped, sentence
+from redline.benchmark.breaking import save as save_trip
 from redline.benchmark.config import Resolved, setting_names
 from redline.benchmark.errors import BadInput, spelled
 from redline.benchmark.recording import (
@@ -66,6 +70,7 @@ def train(resolved: Resolved, folder: Path, report: Report | None = None) -> dic
     Raises:
         BadInput: The folder cannot be written, another process is writing to it, or the task
             cannot be made.
+        Tripped: The breaker ended the run; run.json then says "tripped".
         Exception: Whatever stopped the run; run.json then says "failed" and holds the traceback.
     """
     report = report or (lambda step, last: None)
@@ -147,6 +152,7 @@ class Loop(Recorder):
     ) -> None:
         super().__init__(resolved, learner, track, folder)
         self._learner, self._track = learner, track
+        self._breaker = Breaker(resolved.run.breaker)
         self._returns: deque[float] = deque(maxlen=WINDOW)
         self._lengths: deque[int] = deque(maxlen=WINDOW)
 
@@ -159,25 +165,59 @@ class Loop(Recorder):
         """Collect one rollout, learn from it and log; gives the rollout.
 
         Raises:
+            Tripped: The breaker ended the run.
             Exception: Whatever the environment, the method or the disk raises.
         """
         start = time.perf_counter()
         rollout = self._track.collect(self._learner.policy, self._learner.algorithm.need)
         collected = time.perf_counter()
-        progress = Progress(self.step, self.resolved.run.steps)
-        metrics = rollout.metrics | self._learner.update(rollout, progress)
+        metrics, trip = self._learn(rollout)
         done = time.perf_counter()
         self._returns += rollout.episode_return
         self._lengths += rollout.episode_length
         self.updated(
-            metrics,
+            rollout.metrics | metrics,
             steps=rollout.steps,
             returns=self._returns,
             lengths=self._lengths,
             collect=collected - start,
             update=done - collected,
         )
+        if trip is not None:
+            self._tripped(trip)
         return rollout
+
+    def _learn(self, rollout: Rollout) -> tuple[Metrics, Trip | None]:
+        """Metrics of an update, and why it must not count."""
+        breaker, learner = self._breaker, self._learner
+        progress = Progress(self.step, self.resolved.run.steps, breaker.scale)
+        try:
+            metrics = learner.update(rollout, progress)
+        except FloatingPointError as error:
+            if not breaker.goes_back:
+                raise
+            return {}, not_finite(str(error))
+        return metrics, breaker.judge(metrics, learner.policy, learner.critic)
+
+    def _tripped(self, trip: Trip) -> None:
+        """Note a trip, and go back to the last checkpoint where that is asked for.
+
+        Raises:
+            Tripped: The run ends with it.
+        """
+        breaker, folder = self._breaker, self._folder
+        folder.trips.add(trip, self.step, self._updates, breaker.action)
+        if len(folder.trips) == 1 or breaker.goes_back:
+            save_trip(folder.folder, self._learner, trip, self.step, self._updates)
+        ends = breaker.tripped()
+        if not breaker.goes_back:
+            return
+        good = next(checkpoint.candidates(folder.folder))
+        self._learner.load_state_dict(good["learner"])
+        self._track.load_state_dict(good["track"])
+        if ends:
+            self.evaluate()
+            raise Tripped(sentence(trip, self.step, self._updates, good["step"]))
 
     def progress(self) -> dict[str, Any]:
         """What going on exactly needs besides what is learned."""
@@ -187,6 +227,7 @@ class Loop(Recorder):
             "track": self._track.progress(),
             "returns": list(self._returns),
             "lengths": list(self._lengths),
+            "breaker": self._breaker.state_dict(),
         }
 
     def resume(self, state: dict[str, Any]) -> None:
@@ -197,6 +238,7 @@ class Loop(Recorder):
         self._track.resume(progress["track"])
         self._returns.extend(progress["returns"])
         self._lengths.extend(progress["lengths"])
+        self._breaker.load_state_dict(progress["breaker"])
 
 
 def make_track(resolved: Resolved, algorithm: Algorithm, worker: Worker | None = None) -> Track:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from redline.benchmark import checkpoint, resume
+from redline.benchmark.breaking import TRIP, Tripped, Trips
 from redline.benchmark.config import Resolved
 from redline.benchmark.errors import BadInput, describe
 from redline.benchmark.files import Busy, Hold, remove_temporary, replacing
@@ -66,11 +67,11 @@ def record_failure(folder: Path, resolved: Resolved, error: str, trace: str) -> 
                 return False
         elif before["status"] == "done" or before["hash"] != resolved.hash:
             return False
-        elif (before["status"], before.get("error")) == ("failed", error):
+        elif before["status"] in ("failed", "tripped") and before.get("error") == error:
             return True
         started = (before or {}).get("started", time.time())
         seconds = time.time() - started
-        kept = {"resumed": before["resumed"]} if before and "resumed" in before else {}
+        kept = {key: before[key] for key in ("resumed", "trips") if before and key in before}
         _write(
             folder,
             resolved,
@@ -96,6 +97,7 @@ class RunFolder:
     Attributes:
         last: The last evaluation; empty before the first.
         state: The checkpoint that an unfinished run goes on from; None where it starts anew.
+        trips: Of the breaker.
 
     Raises:
         BadInput: The folder cannot be written, or another process is writing to it.
@@ -106,6 +108,7 @@ class RunFolder:
         self.last: Mapping[str, float] = {}
         self._started = self._opened = time.time()
         self._elapsed = 0.0
+        self.trips = Trips()
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._hold = Hold(folder)
@@ -130,7 +133,8 @@ class RunFolder:
             progress = self.state[resume.PROGRESS]
             self._resumed = [*record.get("resumed", []), self._cut(progress)]
             self._elapsed, self._started = progress["seconds"], record["started"]
-            kept = [*progress["files"], checkpoint.NAME, checkpoint.PREVIOUS]
+            self.trips.load(progress["trips"])
+            kept = [*progress["files"], checkpoint.NAME, checkpoint.PREVIOUS, TRIP]
         else:
             kept = []
         # First of all: files that are gone must not belong to a run that counts as complete.
@@ -155,6 +159,8 @@ class RunFolder:
     def _write(self, status: str, **more: Any) -> None:
         if self._resumed:
             more["resumed"] = self._resumed
+        if self.trips:
+            more["trips"] = self.trips.to_json()
         _write(
             self.folder,
             self._resolved,
@@ -227,11 +233,15 @@ def writing(folder: Path, resolved: Resolved) -> Iterator[RunFolder]:
 
     Raises:
         BadInput: As `RunFolder`.
+        Tripped: The breaker ended the run; its status is then "tripped".
         Exception: Whatever ended the block.
     """
     run = RunFolder(folder, resolved)
     try:
         yield run
+    except Tripped as end:
+        run.finish("tripped", error=str(end), final=run.last)
+        raise
     except BaseException as error:
         # On a full disk this fails as well; what is told is what stopped the run.
         with contextlib.suppress(OSError):

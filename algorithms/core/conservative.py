@@ -186,6 +186,7 @@ class ConservativeMixture:
             alpha = self._search(policy, candidate, batch, gain)
         else:
             alpha = metrics["train/mixture_alpha_bound"]
+        alpha *= progress.step_scale
         metrics |= {
             "train/policy_advantage": gain,
             "train/mixture_alpha": alpha,

@@ -72,6 +72,7 @@ class CriticFit:
         observation, returns, mask = map(critic.asarray, (observation, returns, mask))
         size = self.minibatch_size or len(mask)
         lr = self.lr * (1.0 - progress.fraction) if self.lr_decay else self.lr
+        lr *= progress.step_scale
         losses = []
         for _ in range(self.epochs if epochs is None else epochs):
             if size < len(mask):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -82,8 +82,24 @@ class Algorithm:
         return "sequence" if "sequence" in parts else "token"
 
 
+class Seen(NamedTuple):
+    """What an update learned from.
+
+    Attributes:
+        batch: Without the distributions of pi_old.
+        log_prob: Of the policy after the update; None while it has not come to an end.
+    """
+
+    batch: Batch
+    log_prob: Array | None
+
+
 class Learner:
-    """Owns the policy, the critic and everything that must survive from update to update."""
+    """Owns the policy, the critic and everything that must survive from update to update.
+
+    Attributes:
+        seen: What the last update learned from, also of one that failed.
+    """
 
     def __init__(
         self,
@@ -103,6 +119,7 @@ class Learner:
         )
         self.rng = rng
         self._anchor = self.policy.snapshot() if algorithm.penalties.kl else None
+        self.seen: Seen | None = None
 
     @property
     def critic(self) -> Critic | None:
@@ -117,6 +134,8 @@ class Learner:
         """
         evaluated = _Evaluated(self, rollout, progress)
         batch = self._batch(rollout, evaluated.advantage())
+        light = replace(batch, reference=())
+        self.seen = Seen(light, None)
         bounds = self.algorithm.clip.bounds(progress) if self.algorithm.clip else None
         objective = Objective(
             self.algorithm.surrogate,
@@ -130,6 +149,7 @@ class Learner:
             self.state, self.policy, batch, objective, progress, self.rng
         )
         evaluation = self.policy.evaluate(batch)
+        self.seen = Seen(light, evaluation.log_prob)
         metrics |= after_update(batch, evaluation, self.policy.kl(batch, evaluation))
         metrics["train/loss"] = -objective.value(
             self.policy, objective.prepare(batch), evaluation.log_prob

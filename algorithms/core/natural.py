@@ -105,7 +105,7 @@ class _NaturalStep(ABC):
         rng: np.random.Generator,
     ) -> tuple[Policy, Metrics]:
         prepared, metrics = _full_gradient(policy, batch, objective)
-        decay = 1.0 - progress.fraction if self.delta_decay else 1.0
+        decay = (1.0 - progress.fraction if self.delta_decay else 1.0) * progress.step_scale
         step: Metrics = {}
         if metrics["train/grad_norm"] > 0.0 and decay > 0.0:
             x, quadratic = self.fisher.solve(policy, prepared, policy.gradient_buffer + 0.0, rng)

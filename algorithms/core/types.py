@@ -193,10 +193,18 @@ class KLTerm(NamedTuple):
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands: `done` of `total` steps were spent before this rollout."""
+    """Where a run stands: `done` of `total` steps were spent before this rollout.
+
+    Attributes:
+        done: Steps.
+        total: The budget.
+        step_scale: What learning rates and trust regions are multiplied by; below 1 where a run
+            goes on more carefully than its settings say.
+    """
 
     done: int
     total: int
+    step_scale: float = 1.0
 
     @property
     def fraction(self) -> float:

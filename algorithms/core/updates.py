@@ -93,6 +93,7 @@ class FirstOrder:
     ) -> tuple[Policy, Metrics]:
         recorder = Recorder()
         lr = self.lr * (1.0 - progress.fraction) if self.lr_decay else self.lr
+        lr *= progress.step_scale
         stopped = False
         epoch = 0
         while epoch < self.epochs and not stopped:

@@ -6,12 +6,14 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from redline.benchmark.arguments import resolve
 from redline.benchmark.baselines import catalogue
+from redline.benchmark.breaking import Tripped
 from redline.benchmark.config import Resolved
 from redline.benchmark.errors import BadInput, describe, first_line
 from redline.benchmark.parsing import option
@@ -46,18 +48,37 @@ def main(arguments: Sequence[str]) -> int:
         last = _train(resolved, folder)
     except BadInput:
         raise
+    except Tripped as end:
+        print(f"redline: {end}", file=sys.stderr)
+        print("\n".join(track_of(resolved.run.task).show((read_run(folder) or {})["final"])))
+        print(f"run: {folder}")
+        return 3
     except (Exception, SystemExit) as error:  # an environment may call sys.exit
         print(f"redline: {_failed(resolved, folder, error)}", file=sys.stderr)
         return 1
     print("\n".join(track_of(resolved.run.task).show(last)))
-    print(_cuts(folder), end="")
+    print(_history(folder), end="")
     print(f"run: {folder}")
     return 0
 
 
-def _cuts(folder: Path) -> str:
-    """Where a run was cut and gone on with; "" where it never was."""
-    cuts = (read_run(folder) or {}).get("resumed", [])
+def _history(folder: Path) -> str:
+    """Where a run was cut and gone on with, and trips of the breaker; "" where there is nothing."""
+    record = read_run(folder) or {}
+    return _cuts(record.get("resumed", [])) + _trips(record.get("trips", {}))
+
+
+def _trips(trips: Mapping[str, Any]) -> str:
+    if not trips:
+        return ""
+    first = trips["listed"][0]
+    return (
+        f"trips of the breaker: {trips['count']} updates, the first at step {first['step']:,}: "
+        f"{first['reason']}\n"
+    )
+
+
+def _cuts(cuts: Sequence[Mapping[str, Any]]) -> str:
     steps = ", ".join(f"{cut['step']:,}" for cut in cuts)
     exact = all(cut["exact"] for cut in cuts)
     note = "" if exact else "; its episodes began anew there, so an uncut run ends differently"

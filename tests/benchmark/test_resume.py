@@ -31,6 +31,7 @@ PENDULUM = ["--task", "Pendulum-v1", "--steps", "2400", "--evals", "3", "--eval-
 CHEETAH = ["--task", "HalfCheetah-v5", "--steps", "1600", "--evals", "2", "--eval-episodes", "1"]
 LANGUAGE = ["--task", "llm:arithmetic", "--steps", "48", "--evals", "2"]
 LANGUAGE += ["--eval-problems", "4", "--eval-samples", "2", "--max-completion", "24"]
+LANGUAGE += ["--breaker", "record"]  # updates on 8 completions
 
 SIZES: dict[str, list[str]] = {
     "episodes": ["--episodes", "2"],

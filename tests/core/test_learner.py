@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from batches import DISTRIBUTIONS, START, algorithm, make_policy, make_rollout
 from closeness import close, identical
+from small import small
 
 from redline.algorithms import registry
 from redline.algorithms.core.advantages import GAE, Estimate
@@ -239,6 +240,17 @@ def test_a_restored_learner_goes_on_bit_for_bit(name: str) -> None:
     assert run(straight, range(2, 5)) == run(resumed, range(2, 5))
     assert type(resumed.policy) is type(straight.policy)
     identical(resumed.policy.parameters, straight.policy.parameters)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_smaller_step_moves_every_method_less(name: str) -> None:
+    moved = []
+    for scale in (1.0, 0.01):
+        ours = learner(small(name))
+        ours.update(experience(), Progress(0, 100, scale))
+        assert ours.seen is not None and ours.seen.log_prob is not None
+        moved.append(np.abs(ours.seen.log_prob - ours.seen.batch.old_log_prob).mean())
+    assert 0.0 < moved[1] < 0.5 * moved[0]
 
 
 def test_a_sequence_method_refuses_cut_episodes() -> None:
