@@ -8,8 +8,10 @@ from pathlib import Path
 
 from redline.benchmark import tables
 from redline.benchmark.baselines.catalogue import footnote
-from redline.benchmark.errors import BadInput, first_line, unknown
+from redline.benchmark.comparison import By, Judging, comparison, judging, unlike
+from redline.benchmark.errors import BadInput, first_line
 from redline.benchmark.records import Results, load
+from redline.benchmark.scores import across_tasks
 from redline.benchmark.tracks import CONTROL, LANGUAGE, TRACKS, Track, track_of
 
 _MEASURES = {
@@ -34,18 +36,29 @@ _READING = """\
 under its learning curve as a mean over the budget: the integral of the {quantity} over
 {unit} by the trapezoid rule from step 0 to the budget, divided by the budget.
 ± is half of the 95% t interval of the mean over seeds. *IQM* is the mean without the floor(n/4)
-highest and lowest seeds, with a 95% percentile bootstrap interval, which is too narrow below about
-10 seeds. An interval needs two seeds. Failed, missing and nan runs enter no statistic; the column
-*seeds* counts them.
+highest and lowest seeds; its interval is that of a bootstrap, widened by sqrt(n/(n-1)) t/z, which
+below 10 seeds is only roughly a 95% interval. An interval needs two seeds. Failed, missing and nan
+runs enter no statistic; the column *seeds* counts them.
+"""
+_COMPARED = """\
+*better* and *worse* are differences of means over seeds whose p-value, after Holm's correction for
+all rows of the table, is at most 0.05; the interval is that of the single row. *cannot tell* says
+how many seeds for each method would find the difference, if it and the spread are as seen, with a
+chance of 80%. Below three seeds on a side there is no verdict, and none in favour of a method that
+lost runs. *P(better)* is the chance that a run beats one of the baseline, ties counted half.
 """
 
 
-def write(root: Path, baseline: str | None = None) -> Results:
-    """Write the three files into `root`; gives what they were made of.
+def write(
+    root: Path, baseline: str | None = None, by: By = "final", paired: bool = False
+) -> tuple[Results, Judging | None]:
+    """Write the three files into `root`; gives what they were made of, and how it is compared.
 
     Args:
         root: Folder with runs at or below it.
-        baseline: Method that the others are compared with.
+        baseline: Method that the others are compared with; None: ppo, else the first.
+        by: Result of a run that is compared.
+        paired: Compare runs of the same seed.
 
     Raises:
         BadInput: No runs there, no such method, or the folder cannot be written.
@@ -53,22 +66,21 @@ def write(root: Path, baseline: str | None = None) -> Results:
     results = load(root)
     if not results.records:
         raise BadInput(f"{root} holds no run yet: there is no readable run.json at or below it")
-    if baseline is not None and baseline not in results.methods:
-        raise unknown("baseline", baseline, results.methods)
+    how = judging(results, baseline, by, paired)
     # matplotlib takes longer to import than wrong input to answer.
     from redline.benchmark import plots
 
     try:
         plots.save(results, root / "report.png")
         results.runs.to_csv(root / "report.csv", index=False, float_format="%.10g")
-        text = "\n\n".join(part.strip() for part in _parts(root, results, baseline)) + "\n"
+        text = "\n\n".join(part.strip() for part in _parts(root, results, how)) + "\n"
         (root / "report.md").write_text(text, encoding="utf-8")
     except OSError as error:
         raise BadInput(f"cannot write to {root}: {error.strerror or error}") from error
-    return results
+    return results, how
 
 
-def _parts(root: Path, results: Results, baseline: str | None) -> Iterable[str]:
+def _parts(root: Path, results: Results, how: Judging | None) -> Iterable[str]:
     tracks = _tracks(results)
     names = [str(data["suite"]) for data in results.matrices if "suite" in data]
     yield f"# {', '.join(names) or root.resolve().name}"
@@ -82,30 +94,34 @@ def _parts(root: Path, results: Results, baseline: str | None) -> Iterable[str]:
     yield f"![{quantity}, KL and clip fraction over {units}](report.png)"
     for task in results.tasks:
         yield f"## {task}"
-        for table in tables.of_task(results, task, baseline):
+        for table in of_task(results, task, how):
             yield f"{table.title[0].upper()}{table.title[1:]}:"
             yield table.markdown()
-    if baseline is not None and len(results.tasks) > 1:
+    if how is not None and len(results.tasks) > 1:
         yield "## All tasks"
-        table = tables.across_tasks(results, baseline)
-        yield f"{table.title}: 0 is the untrained policy, 1 is {baseline}'s mean."
+        table = across_tasks(results, how)
+        yield f"{table.title}: 0 is the untrained policy, 1 is {how.baseline}'s mean."
         yield table.markdown()
     if lines := tripped(results):
         yield "## Trips of the breaker"
         yield _TRIPS
         yield "\n".join(f"- {line}" for line in lines)
     if lines := problems(results):
-        yield "## Runs that do not count"
+        yield "## What does not count, or not alike"
         yield "\n".join(f"- {line}" for line in lines)
     yield "## How to read the numbers"
     measures = "".join(_MEASURES[track] for track in tracks)
     yield (measures + _READING).format(unit=units, quantity=quantity)
+    if how is not None:
+        yield _COMPARED
     yield "## How it was run"
     yield from _provenance(results)
 
 
 def _question(results: Results) -> str:
     tasks = ", ".join(results.tasks)
+    if len(results.methods) == 1:
+        return f"What does {results.methods[0]} reach on {tasks}?"
     return f"How do {len(results.methods)} methods compare on {tasks}?"
 
 
@@ -152,7 +168,14 @@ def problems(results: Results) -> list[str]:
     for run in results.runs[results.runs["status"] != "done"].itertuples():
         error = f", {first_line(run.error)}" if isinstance(run.error, str) else ""
         lines.append(f"{run.path}: {run.status}{error}")
-    return [*lines, *results.notes]
+    differ = [note for task in results.tasks for note in unlike(results, task)]
+    return [*lines, *results.notes, *differ]
+
+
+def of_task(results: Results, task: str, how: Judging | None) -> list[tables.Table]:
+    """All tables of one task, in the order of a report."""
+    found = tables.of_task(results, task)
+    return found if how is None else [*found, comparison(results, task, how)]
 
 
 def _provenance(results: Results) -> Iterable[str]:

@@ -14,7 +14,8 @@ from redline.benchmark import machine
 from redline.benchmark.bench import control, output
 from redline.benchmark.bench.comparisons import NETWORKS, Comparison
 from redline.benchmark.bench.control import Measured, Pair, Timed
-from redline.benchmark.tables import Table, number, show
+from redline.benchmark.formats import number
+from redline.benchmark.tables import Table, show
 
 _READING = """\
 *ratio* is the CPU time of Stable-Baselines3 (sb3-contrib for TRPO) divided by Redline's, its median

@@ -8,8 +8,9 @@ from pathlib import Path
 from redline.benchmark.bench import output, update
 from redline.benchmark.bench.update import Measured
 from redline.benchmark.errors import BadInput
+from redline.benchmark.formats import number
 from redline.benchmark.preflight import check_tasks
-from redline.benchmark.tables import Table, number, show
+from redline.benchmark.tables import Table, show
 from redline.envs.tasks import control_task
 
 _READING = """\

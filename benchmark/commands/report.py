@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -22,11 +22,16 @@ class ReportConfig:
 
     Attributes:
         folder: Where redline matrix or redline run wrote.
-        baseline: Algorithm that the others are compared with.
+        baseline: Algorithm that the others are compared with; None: ppo, else the first.
+        by: What is compared: "final", the last evaluation, or "area", the learning curve's mean.
+        paired: Compare the runs of the same seed with each other; only for methods to which a seed
+            means the same.
     """
 
     folder: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")] = None
     baseline: str | None = None
+    by: Literal["final", "area"] = "final"
+    paired: bool = False
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -36,13 +41,14 @@ def main(arguments: Sequence[str]) -> int:
         raise BadInput("say which folder: redline report DIR")
     # Its imports take longer than wrong arguments need to be answered.
     from redline.benchmark import report, tables
+    from redline.benchmark.scores import across_tasks
 
-    results = report.write(config.folder, config.baseline)
+    results, how = report.write(config.folder, config.baseline, config.by, config.paired)
     for task in results.tasks:
-        for table in tables.of_task(results, task, config.baseline):
+        for table in report.of_task(results, task, how):
             tables.show(table, task)
-    if config.baseline is not None and len(results.tasks) > 1:
-        tables.show(tables.across_tasks(results, config.baseline))
+    if how is not None and len(results.tasks) > 1:
+        tables.show(across_tasks(results, how))
     if (note := footnote(results.records)) is not None:
         print(note)
     for line in report.problems(results):

@@ -11,8 +11,10 @@ import pytest
 
 from redline.benchmark import cli, tables
 from redline.benchmark.arguments import resolve
+from redline.benchmark.comparison import Judging, comparison, unlike
 from redline.benchmark.records import Results, load
 from redline.benchmark.runs import run_path
+from redline.benchmark.scores import across_tasks
 
 TASK = "CartPole-v1"
 
@@ -82,7 +84,7 @@ def test_the_table_gives_what_the_files_hold(results: Results) -> None:
         "algorithm": "ppo",
         "median": "20.00",
         "IQM": "20.00",
-        "95% interval of IQM": "[10.00, 30.00]",
+        "95% interval of IQM": "[-6.89, 46.89]",
     }
     sampled = tables.sampled(results, TASK)
     assert sampled is not None
@@ -216,7 +218,7 @@ def test_scores_over_tasks_are_means_of_seeds(results: Results, tmp_path: Path) 
     write_run(tmp_path, "reinforce", 0, [0.0, 2.0], task="Acrobot-v1")
     # Never above the untrained policy, so no score can be given there.
     write_run(tmp_path, "ppo", 0, [0.0, 1.0], task="Pendulum-v1")
-    table = tables.across_tasks(load(tmp_path), "ppo")
+    table = across_tasks(load(tmp_path), Judging("ppo"))
     assert "2 tasks (without Pendulum-v1" in table.title
     assert row_of(table, "ppo")["score"].startswith("1.00 ± ")
     # ((15 - 1) / 19 + (2 - 1) / 2) / 2 = 0.618
@@ -291,7 +293,50 @@ def test_a_run_record_of_wrong_types_is_named(text: str, results: Results, tmp_p
 def test_the_terminal_shows_the_comparison_with_the_baseline(
     results: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    for arguments, shown in (
+        ([], "final − ppo"),
+        (["--baseline", "reinforce"], "final − reinforce"),
+        (["--by", "area"], "area − ppo"),
+        (["--paired"], "compared with ppo by paired t test on common seeds"),
+    ):
+        assert cli.main(["report", str(tmp_path), *arguments]) == 0
+        assert shown in capsys.readouterr().out
+        assert shown in (tmp_path / "report.md").read_text().replace("Compared", "compared")
+
+
+def test_one_method_is_compared_with_nothing(tmp_path: Path) -> None:
+    write_run(tmp_path, "ppo", 0, [0.0, 1.0])
     assert cli.main(["report", str(tmp_path)]) == 0
-    assert "final − ppo" not in capsys.readouterr().out
-    assert cli.main(["report", str(tmp_path), "--baseline", "ppo"]) == 0
-    assert "final − ppo" in capsys.readouterr().out
+    text = (tmp_path / "report.md").read_text()
+    assert "What does ppo reach on CartPole-v1?" in text and "verdict" not in text
+
+
+def test_failed_runs_withhold_a_verdict_in_favour_of_their_method(tmp_path: Path) -> None:
+    for seed in range(4):
+        write_run(tmp_path, "ppo", seed, [0.0, 100.0 + seed])
+        write_run(tmp_path, "trpo", seed, [0.0, 200.0 + seed])
+        write_run(tmp_path, "npg", seed, [0.0, 10.0 + seed])
+    how = Judging("ppo")
+    table = comparison(load(tmp_path), TASK, how)
+    assert row_of(table, "trpo")["verdict"] == "better"
+    assert row_of(table, "trpo")["P(better)"] == "1.00"
+    assert row_of(table, "npg")["verdict"] == "worse"
+    write_run(tmp_path, "trpo", 4, [0.0], status="failed")
+    write_run(tmp_path, "trpo", 5, [0.0, None])
+    write_run(tmp_path, "npg", 4, [0.0], status="failed")
+    table = comparison(load(tmp_path), TASK, how)
+    assert row_of(table, "trpo")["verdict"] == "cannot tell (2 of its own runs lost)"
+    assert row_of(table, "npg")["verdict"] == "worse"
+
+
+def test_results_of_different_budgets_are_named(results: Results, tmp_path: Path) -> None:
+    assert unlike(results, TASK) == []
+    write_run(tmp_path, "trpo", 0, [0.0, 1.0], "--steps", "2000", "--eval-episodes", "5")
+    path = tmp_path / TASK / "trpo" / "seed=0" / "eval.jsonl"
+    path.write_text(path.read_text().replace('"step": 1000', '"step": 2000'))
+    assert unlike(load(tmp_path), TASK) == [
+        f"{TASK}: budgets differ: 1,000 (ppo, reinforce); 2,000 (trpo)",
+        f"{TASK}: numbers of evaluation episodes differ: 5 (trpo); 20 (ppo, reinforce)",
+    ]
+    assert cli.main(["report", str(tmp_path)]) == 0
+    assert "budgets differ" in (tmp_path / "report.md").read_text()

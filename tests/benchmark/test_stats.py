@@ -5,17 +5,21 @@ import math
 import numpy as np
 import pytest
 from closeness import close
-from scipy.stats import t
 
+from redline.benchmark.formats import brackets, mean_and_half_width, number
 from redline.benchmark.stats import (
+    Interval,
     bootstrap_interval,
-    difference,
     iqm,
+    iqm_interval,
     normalise,
+    optimality_gap,
+    probability_of_improvement,
+    profile,
     summarise,
     t_interval,
+    widened,
 )
-from redline.benchmark.tables import brackets, mean_and_half_width, number
 
 NAN = float("nan")
 
@@ -27,12 +31,12 @@ def test_seed_means_are_the_sample_and_not_episodes() -> None:
     # t(0.975, 2) = 4.302653 times the standard error 10 / sqrt(3).
     close(t_interval(seeds), [20 - 4.302653 * 5.773503, 20 + 4.302653 * 5.773503], rtol=1e-6)
     # One of the 27 resamples is all 10: 3.7%, more than 2.5%.
-    assert bootstrap_interval(seeds) == (10.0, 30.0)
+    assert bootstrap_interval([seeds]) == (10.0, 30.0)
 
 
 def test_the_bootstrap_gives_the_same_interval_every_time() -> None:
     values = np.random.default_rng(3).normal(size=12)
-    assert summarise(values) == summarise(values)
+    assert iqm_interval([values]) == iqm_interval([values])
 
 
 @pytest.mark.parametrize(
@@ -45,9 +49,9 @@ def test_the_iqm_cuts_whole_values(values: list[float], expected: float) -> None
 
 def test_one_seed_has_no_interval() -> None:
     one = summarise([4.0])
-    assert one.mean_interval is None and one.iqm_interval is None
+    assert one.mean_interval is None and iqm_interval([[4.0]]) is None
     assert mean_and_half_width(one) == "4.00 ± n/a"
-    assert brackets(one.iqm_interval, one.n) == "n/a (n=1)"
+    assert brackets(None, one.n) == "n/a (n=1)"
 
 
 def test_seeds_without_a_number_are_counted_and_enter_nothing() -> None:
@@ -61,22 +65,44 @@ def test_seeds_that_agree_have_an_interval_of_no_width() -> None:
     assert mean_and_half_width(summarise([500.0] * 5)) == "500.0 ± 0.0"
 
 
-def test_a_difference_carries_welchs_interval() -> None:
-    # Means 2 and 7; variances 1 and 4, so the standard error is sqrt(1/3 + 4/3) = 1.290994 with
-    # (5/3)^2 / ((1/9 + 16/9) / 2) = 2.941176 degrees of freedom.
-    found = difference([1, 2, 3], [5, 7, 9])
-    assert found.mean == -5.0 and found.interval is not None
-    half = t.ppf(0.975, 2.941176) * 1.290994
-    close(found.interval, (-5.0 - half, -5.0 + half), rtol=1e-5)
-    assert 0.01 < found.p < 0.05
+def test_an_interval_of_the_bootstrap_is_widened_about_its_estimate() -> None:
+    # sqrt(3/2) * 4.302653 / 1.959964 = 2.688647 at three seeds.
+    found = widened(Interval(10.0, 30.0), 18.0, n=3)
+    close(found, (18.0 - 8.0 * 2.688647, 18.0 + 12.0 * 2.688647), rtol=1e-6)
+    # One of the 27 resamples is all 10: the percentile interval ends there.
+    close(iqm_interval([[10, 20, 30]]), (20 - 10 * 2.688647, 20 + 10 * 2.688647), rtol=1e-6)
+    assert iqm_interval([[500.0] * 4]) == (500.0, 500.0)
 
 
-def test_a_difference_without_spread_or_seeds_claims_nothing() -> None:
-    same = difference([500.0, 500.0], [500.0, 500.0])
-    assert same.interval == (0.0, 0.0) and math.isnan(same.p)
-    assert difference([500.0, 500.0], [499.0, 501.0]).interval is not None
-    assert difference([1.0], [2.0, 3.0])[:2] == (-1.5, None)
-    assert math.isnan(difference([], [2.0, 3.0]).mean)
+def test_the_bootstrap_over_tasks_resamples_each_by_itself() -> None:
+    # Joined, the two tasks would differ from resample to resample in how often each occurs.
+    assert bootstrap_interval([[0.0, 0.0], [1.0, 1.0, 1.0]]) == (0.6, 0.6)
+    assert iqm_interval([[0.0, 1.0], [2.0]]) is None and iqm_interval([]) is None
+
+
+def test_the_iqm_of_strata_is_that_of_all_their_values() -> None:
+    found = iqm_interval([[0, 1, 2, 3], [4, 5, 6, 100]])
+    assert found is not None and found.low < 3.5 < found.high
+
+
+def test_shortfalls_are_not_made_up_for_by_what_is_above() -> None:
+    # 1 - 0.5 and 0, 0: the score of 3 pays for nothing.
+    close(optimality_gap([0.5, 1.0, 3.0]), 0.5 / 3)
+    assert math.isnan(optimality_gap([]))
+
+
+def test_a_profile_gives_every_task_the_same_weight() -> None:
+    # At 0.5: one of two, and all of three; at 1: none, and two of three.
+    found = profile([[0.0, 0.5], [0.6, 1.0, 1.0]], [0.0, 0.5, 1.0])
+    close(found, [1.0, (0.5 + 1.0) / 2, (0.0 + 2 / 3) / 2])
+
+
+def test_the_probability_of_improvement_counts_ties_half() -> None:
+    # Of (1, 2) against (0, 2): 1 > 0, 1 < 2, 2 > 0, 2 = 2.
+    close(probability_of_improvement([[1, 2]], [[0, 2]]), 2.5 / 4)
+    close(probability_of_improvement([[0, 2]], [[1, 2]]), 1.5 / 4)
+    # Over tasks the mean, whatever their numbers of seeds.
+    close(probability_of_improvement([[1, 2], [1]], [[0, 2], [0, 0]]), (2.5 / 4 + 1.0) / 2)
 
 
 def test_a_normalised_score_refuses_equal_references() -> None:
