@@ -9,6 +9,7 @@ import contextlib
 import io
 import logging
 import os
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,10 @@ NAME = "checkpoint.pt"
 PREVIOUS = "checkpoint-previous.pt"
 
 _log = logging.getLogger(__name__)
+
+
+class CheckpointError(ValueError):
+    """A file that is no whole checkpoint for this version, in one sentence."""
 
 
 def _to_tensors(value: Any) -> Any:
@@ -91,6 +96,8 @@ def candidates(folder: Path) -> Iterator[dict[str, Any]]:
             continue
         try:
             yield _read(path)
+        except CheckpointError as error:
+            _log.warning("%s", error)
         except Exception as error:  # whatever a damaged file does to the reader
             _log.warning("%s cannot be read (%s)", path, type(error).__name__)
 
@@ -100,7 +107,9 @@ def load(folder: Path) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: No checkpoint there.
-        ValueError: Written by a newer version of Redline, or something else altogether.
+        CheckpointError: It is damaged, written by a newer version of Redline, or something else
+            altogether.
+        Exception: Whatever torch's reader makes of what is in it; no code of it is executed.
     """
     # Between the renames of `save` only the one before the last has its name.
     cut = not (folder / NAME).exists() and (folder / PREVIOUS).exists()
@@ -110,9 +119,27 @@ def load(folder: Path) -> dict[str, Any]:
 def _read(path: Path) -> dict[str, Any]:
     import torch
 
+    _require_whole(path)
     state = to_numpy(torch.load(path, map_location="cpu", weights_only=True))
     if not isinstance(state, dict) or not isinstance(state.get("format"), int):
-        raise ValueError(f"{path} is no checkpoint of Redline")
+        raise CheckpointError(f"{path} is no checkpoint of Redline")
     if state["format"] > FORMAT:
-        raise ValueError(f"{path} has format {state['format']}, this version reads {FORMAT}")
+        raise CheckpointError(
+            f"{path} has format {state['format']}, this version of Redline reads {FORMAT}"
+        )
     return state
+
+
+def _require_whole(path: Path) -> None:
+    """Compare the content with its checksums, which torch's reader does not.
+
+    Raises:
+        CheckpointError: It is damaged.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            broken = archive.testzip()
+    except zipfile.BadZipFile as error:
+        raise CheckpointError(f"{path} is empty or cut short, or no checkpoint") from error
+    if broken is not None:
+        raise CheckpointError(f"{path} is damaged: its content does not match its checksum")

@@ -194,8 +194,8 @@ def _checkpoint(folder: Path) -> dict[str, Any]:
         raise BadInput(f"{folder} has no {checkpoint.NAME} yet") from error
     except pickle.UnpicklingError as error:
         raise BadInput(f"{path} is damaged, or holds code, which is never executed") from error
-    except EOFError as error:
-        raise BadInput(f"{path} is empty or cut short") from error
+    except checkpoint.CheckpointError as error:
+        raise BadInput(str(error)) from error
     # torch's reader meets damaged bytes with whatever error they lead it to.
     except Exception as error:
         raise BadInput(f"cannot read {path}: {first_line(str(error))}") from error
