@@ -5,16 +5,15 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command import REDLINE, redline, start_redline, unpinned
 from processes import wait_until, workers
+from runs import same_runs
 
 from redline.benchmark import cli
 from redline.benchmark.files import Hold
 from redline.benchmark.launchers import LocalPool
-from redline.benchmark.loggers import read_rows
 from redline.benchmark.outcomes import Fault, failed
 from redline.benchmark.runs import read_run
 from redline.benchmark.suite import cells, read
@@ -96,18 +95,9 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def computed(folder: Path) -> list[dict[str, Any]]:
-    """Rows of both metric files, without times."""
-    return [
-        {key: value for key, value in row.items() if not key.startswith(("time/", "memory/"))}
-        for name in ("metrics.jsonl", "eval.jsonl")
-        for row in read_rows(folder / name)
-    ]
-
-
 def same(one: Path, other: Path) -> None:
     for seed in (0, 1):
-        assert computed(one / RUN.format(seed)) == computed(other / RUN.format(seed))
+        same_runs(one / RUN.format(seed), other / RUN.format(seed))
 
 
 def test_a_worker_that_is_killed_costs_nothing(home: Path, whole: Path) -> None:
