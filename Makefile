@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check slow bench clean
+.PHONY: help demo test check slow chaos gpu-check bench clean
 
 help:  ## list these targets
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile
 
 demo: $(STAMP)  ## train the demo matrix and write its report to results/demo
 	$(BIN)/redline matrix demo --jobs 2 --out results/demo
@@ -26,6 +26,12 @@ check: $(STAMP)  ## what CI checks besides the tests: lint, format, types, impor
 
 slow: $(STAMP)  ## the slow tests (learning runs)
 	$(BIN)/pytest -m slow
+
+chaos: $(STAMP)  ## kill -9 at 20 random moments of a small matrix of both tracks: nothing may be lost (minutes)
+	CHAOS_POINTS=20 $(BIN)/pytest -m slow -s tests/benchmark/test_chaos.py
+
+gpu-check: $(STAMP)  ## language-model updates on a GPU: speed, memory, agreement with the CPU (minutes)
+	$(BIN)/python tests/gpu_check.py
 
 bench: $(STAMP)  ## CPU time of Stable-Baselines3 divided by ours, written to results/bench
 	@mkdir -p results/bench
