@@ -9,9 +9,10 @@ import numpy as np
 from redline.llm_track.freeze import freeze
 from redline.llm_track.models import checkpoint_layers, load_model
 from redline.llm_track.policy import CausalLMPolicy
+from redline.llm_track.problems import LanguageTask
 from redline.llm_track.sampler import Generation, LanguageSampler
 from redline.llm_track.settings import Freeze, LanguageSettings
-from redline.llm_track.tasks import LanguageTask, language_task
+from redline.llm_track.tasks import language_task
 
 
 class Parts(NamedTuple):

@@ -9,9 +9,9 @@ import numpy as np
 from redline.algorithms.core.arrays import host
 from redline.algorithms.core.contracts import Policy
 from redline.algorithms.core.types import Array, Batch, Need, Rollout
+from redline.llm_track.problems import Problem
 from redline.llm_track.rewards import score
 from redline.llm_track.sampler import LanguageSampler
-from redline.llm_track.tasks import Problem
 
 # Largest |log ratio| of a token between sampling and scoring in float32; kernels that sum in
 # another order differ by about 1e-6.

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from redline.algorithms.core.types import Array, Metrics
+from redline.llm_track.problems import LanguageTask
 from redline.llm_track.rewards import Score
 from redline.llm_track.sampler import Generation, group_metrics
 from redline.llm_track.split import HELD_OUT_SEED
-from redline.llm_track.tasks import LanguageTask
 
 # Completions decoded at once: bounds the memory of the cache.
 _ROWS = 512

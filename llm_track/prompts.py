@@ -11,6 +11,11 @@ TEMPLATES = {
     "steps": (
         "{question}\nThink step by step, then end with # and the answer alone, for example #42.\n"
     ),
+    "hashes": (
+        "{question}\nThink step by step, then end with #### and the answer alone, for example "
+        "#### 42.\n"
+    ),
+    "boxed": "{question}\nThink step by step, and put the final answer into \\boxed{}.\n",
 }
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-# One run of # signs with the answer after it, up to the end of the text.
-_ENDING = re.compile(r"#+[ \t]*([^#\n]+?)\s*\Z")
+from redline.llm_track.extraction import Reading, extract
 
 
 class Score(NamedTuple):
@@ -16,13 +14,17 @@ class Score(NamedTuple):
 
     Attributes:
         correct: The answer is right.
-        formatted: The completion ended by itself, on # and an answer.
+        formatted: The completion ended by itself and marks its answer.
         answer: The answer's text; empty where there is none.
+        strict: The answer is right that the strict reading finds.
+        flexible: The answer is right that the flexible reading finds.
     """
 
     correct: bool
     formatted: bool
     answer: str
+    strict: bool = False
+    flexible: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,13 +44,9 @@ class RewardWeights:
         return self.accuracy * score.correct + self.format * score.formatted
 
 
-def final_answer(text: str) -> str | None:
-    """The answer after the last # of a text that ends with it; None where it does not."""
-    found = _ENDING.search(text)
-    return found.group(1).strip() if found else None
-
-
-def score(text: str, ended: bool, right: Callable[[str], bool]) -> Score:
+def score(
+    text: str, ended: bool, right: Callable[[str], bool], reading: Reading = "strict"
+) -> Score:
     """Verify a completion.
 
     A completion that was cut has given no final answer: what would have come next is not known.
@@ -57,8 +55,11 @@ def score(text: str, ended: bool, right: Callable[[str], bool]) -> Score:
         text: The completion, without special tokens.
         ended: It ended by itself and was not cut by the cap.
         right: Whether an answer is right.
+        reading: Which answer counts.
     """
-    answer = final_answer(text) if ended else None
-    if answer is None:
-        return Score(False, False, "")
-    return Score(right(answer), True, answer)
+    marked = extract(text, "strict") if ended else None
+    loose = extract(text, "flexible") if ended and marked is None else marked
+    strict = marked is not None and right(marked)
+    flexible = strict if loose is marked else loose is not None and right(loose)
+    correct, answer = (strict, marked) if reading == "strict" else (flexible, loose)
+    return Score(correct, marked is not None, answer or "", strict, flexible)

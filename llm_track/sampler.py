@@ -10,9 +10,10 @@ import numpy as np
 
 from redline.algorithms.core.types import Array, Metrics, Need, Rollout
 from redline.llm_track.decoding import Completions, Prompts, decoder_of, generate, pad_left
+from redline.llm_track.extraction import Reading
 from redline.llm_track.models import LanguageModel
+from redline.llm_track.problems import LanguageTask, Problem
 from redline.llm_track.rewards import RewardWeights, Score, score
-from redline.llm_track.tasks import LanguageTask, Problem
 
 
 class SamplingError(ValueError):
@@ -27,6 +28,7 @@ class SamplingSettings:
         temperature: Divides the logits; must be the policy's own.
         max_completion: Most tokens of a completion, its end included; what is longer is cut.
         reward: What an answer is paid.
+        reading: Which answer of a completion counts.
 
     Raises:
         SamplingError: No positive temperature, or no room for a token and the end.
@@ -35,6 +37,7 @@ class SamplingSettings:
     temperature: float = 1.0
     max_completion: int = 64
     reward: RewardWeights = RewardWeights()
+    reading: Reading = "strict"
 
     def __post_init__(self) -> None:
         if not self.temperature > 0.0:
@@ -93,7 +96,7 @@ class Generation:
         repeat = len(completions.tokens) // len(problems)
         texts = self.texts(completions)
         return [
-            score(text, bool(ended), problems[row // repeat].right)
+            score(text, bool(ended), problems[row // repeat].right, self.settings.reading)
             for row, (text, ended) in enumerate(zip(texts, completions.ended, strict=True))
         ]
 
@@ -189,14 +192,17 @@ def group_metrics(scores: Sequence[Score], completions: Completions, group_size:
     """What a rollout's completions are like, means over completions or groups.
 
     Returns:
-        Shares: right answers, completions in the asked form, completions cut by the cap, groups
-        whose answers are all right and all wrong (they teach a group-relative method nothing).
+        Shares: right answers (as counted, and by either reading), completions in the asked form,
+        completions cut by the cap, groups whose answers are all right and all wrong (they teach a
+        group-relative method nothing).
         Counts: tokens of a completion, and different answers in a group.
     """
     correct = np.array([found.correct for found in scores]).reshape(-1, group_size)
     answers = np.array([found.answer for found in scores], dtype=object).reshape(-1, group_size)
     return {
         "llm/accuracy": float(correct.mean()),
+        "llm/accuracy_strict": float(np.mean([found.strict for found in scores])),
+        "llm/accuracy_flexible": float(np.mean([found.flexible for found in scores])),
         "llm/format": float(np.mean([found.formatted for found in scores])),
         "llm/answer_length": float(completions.mask.sum(axis=1).mean()),
         "llm/truncated": float(1.0 - completions.ended.mean()),

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from redline.llm_track.problems import TaskSettings
     from redline.llm_track.sampler import SamplingSettings
-    from redline.llm_track.tasks import TaskSettings
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,15 @@ class LanguageSettings:
         max_completion: Most tokens of a completion.
         digits: Of the numbers of llm:arithmetic.
         operands: Numbers in a sum of llm:arithmetic.
-        prompt: Template of the prompt ("equals", "answer" or "steps"); None: the task's own.
+        prompt: Template of the prompt ("equals", "answer", "steps", "hashes" or "boxed"); None: the
+            task's own.
         generator: Settings of a reasoning-gym generator: min_terms 2 max_terms 3.
+        data: A .jsonl or .parquet file of questions for llm:gsm8k and llm:math; None: from the hub.
+        held_out_data: A file of held-out questions; None: one in ten of the data.
+        question_column: Of these files; None: the task's own.
+        answer_column: Of these files; None: the task's own.
+        reading: Which answers count: "strict" (marked by #, #### or a box) or "flexible" (else the
+            last statement or number). Both accuracies are logged.
         accuracy_reward: Paid for a right answer.
         format_reward: Paid for an ending in the asked form.
         eval_problems: Held-out problems of an evaluation.
@@ -64,6 +71,11 @@ class LanguageSettings:
     operands: int = 2
     prompt: str | None = None
     generator: Mapping[str, int | float | bool | str] = field(default_factory=dict)
+    data: str | None = None
+    held_out_data: str | None = None
+    question_column: str | None = None
+    answer_column: str | None = None
+    reading: Literal["strict", "flexible"] = "strict"
     accuracy_reward: float = 1.0
     format_reward: float = 0.0
     eval_problems: int = 200
@@ -74,9 +86,18 @@ class LanguageSettings:
 
     def task_settings(self) -> TaskSettings:
         """What concerns the task."""
-        from redline.llm_track.tasks import TaskSettings
+        from redline.llm_track.problems import TaskSettings
 
-        return TaskSettings(self.digits, self.operands, self.prompt, self.generator)
+        return TaskSettings(
+            self.digits,
+            self.operands,
+            self.prompt,
+            self.generator,
+            self.data,
+            self.held_out_data,
+            self.question_column,
+            self.answer_column,
+        )
 
     def sampling_settings(self) -> SamplingSettings:
         """What concerns completions and their rewards."""
@@ -84,4 +105,4 @@ class LanguageSettings:
         from redline.llm_track.sampler import SamplingSettings
 
         reward = RewardWeights(self.accuracy_reward, self.format_reward)
-        return SamplingSettings(self.temperature, self.max_completion, reward)
+        return SamplingSettings(self.temperature, self.max_completion, reward, self.reading)

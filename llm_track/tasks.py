@@ -1,65 +1,23 @@
-"""Language tasks by name: `llm:arithmetic`, and reasoning-gym's generators as `llm:rg:NAME`."""
+"""Language tasks by name: sums, reasoning-gym's generators, and questions from data sets."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from redline.llm_track.arithmetic import Addition, Operands, question
 from redline.llm_track.generators import Generator, generator_names
+from redline.llm_track.problems import LanguageTask, Problem, TaskSettings
 from redline.llm_track.prompts import render
+from redline.llm_track.questions import DATA_SETS, FILE, Questions
 from redline.llm_track.split import TaskError
 
 ARITHMETIC = "llm:arithmetic"
 REASONING_GYM = "llm:rg:"
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One question.
-
-    Attributes:
-        prompt: What the model reads.
-        gold: An answer that is right.
-        right: Whether an answer is right.
-    """
-
-    prompt: str
-    gold: str
-    right: Callable[[str], bool] = field(compare=False)
-
-
-class LanguageTask(Protocol):
-    """A source of problems; training and held-out ones never overlap."""
-
-    name: str
-
-    def training(self, rng: np.random.Generator, count: int) -> list[Problem]:
-        """`count` problems to learn from."""
-
-    def held_out(self, count: int) -> list[Problem]:
-        """The first `count` problems of the held-out set, the same at every call."""
-
-
-@dataclass(frozen=True)
-class TaskSettings:
-    """Settings of every language task; each reads those that concern it.
-
-    Attributes:
-        digits: Of the numbers of llm:arithmetic.
-        operands: Numbers in a sum of llm:arithmetic.
-        prompt: Name of a template; None: the task's own.
-        generator: Settings of a reasoning-gym generator, for example {"min_terms": 2}.
-    """
-
-    digits: int = 3
-    operands: int = 2
-    prompt: str | None = None
-    generator: Mapping[str, int | float | str | bool] = field(default_factory=dict)
+_FILES = (".jsonl", ".parquet")
 
 
 class Arithmetic:
@@ -114,13 +72,23 @@ def language_task(name: str, settings: TaskSettings | None = None) -> LanguageTa
             return Arithmetic(settings)
         if name.startswith(REASONING_GYM):
             return ReasoningGym(name.removeprefix(REASONING_GYM), settings)
+        if name in DATA_SETS:
+            return Questions(name, DATA_SETS[name], settings)
+        if name.endswith(_FILES):
+            file = name.removeprefix("llm:")
+            return Questions(name, FILE, replace(settings, data=file))
     except ValueError as error:
         raise TaskError(f"task {name!r}: {error}") from error
-    near = difflib.get_close_matches(name, [ARITHMETIC, REASONING_GYM], n=1, cutoff=0.5)
+    known = [ARITHMETIC, REASONING_GYM, *DATA_SETS]
+    begun = [one for one in known if one.startswith(name)]
+    near = begun or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"; nearest: {near[0]}" if near else ""
-    raise TaskError(f"unknown task {name!r}: language tasks are {ARITHMETIC} and llm:rg:NAME{hint}")
+    raise TaskError(
+        f"unknown task {name!r}: language tasks are {ARITHMETIC}, {', '.join(DATA_SETS)}, "
+        f"llm:rg:NAME and llm:FILE.jsonl{hint}"
+    )
 
 
 def language_task_names() -> list[str]:
     """Every task that can be run here; reasoning-gym's only where it is installed."""
-    return [ARITHMETIC, *(REASONING_GYM + name for name in generator_names())]
+    return [ARITHMETIC, *DATA_SETS, *(REASONING_GYM + name for name in generator_names())]

@@ -80,6 +80,9 @@ def _tasks() -> dict[str, str]:
     found = {
         ARITHMETIC: "sums of two 3-digit numbers; --digits and --operands make others",
         f"{REASONING_GYM}NAME": "a generator of reasoning-gym, such as llm:rg:chain_sum",
+        "llm:gsm8k": "word problems of primary school, from the hub or --data FILE.jsonl",
+        "llm:math": "competition mathematics, from the hub or --data FILE.jsonl",
+        "llm:FILE.jsonl": "questions of your own; --question-column and --answer-column name them",
     }
     specs = [gym.spec(name) for name in task_names()]
     newest: dict[tuple[str | None, str], int] = {}

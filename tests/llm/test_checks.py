@@ -12,8 +12,9 @@ from redline.llm_track import checks
 from redline.llm_track.checks import CheckFailed
 from redline.llm_track.models import LanguageModel
 from redline.llm_track.policy import CausalLMPolicy
+from redline.llm_track.problems import Problem
 from redline.llm_track.sampler import Generation, LanguageSampler, SamplingSettings
-from redline.llm_track.tasks import Problem, language_task
+from redline.llm_track.tasks import language_task
 
 
 def sampler_of(made: LanguageModel, temperature: float = 1.0) -> LanguageSampler:

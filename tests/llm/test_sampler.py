@@ -11,6 +11,7 @@ from language import PlainPolicy, micro_language_model
 from redline.algorithms.core.types import Need, Rollout
 from redline.llm_track.decoding import Completions, Prompts
 from redline.llm_track.models import LanguageModel
+from redline.llm_track.problems import Problem
 from redline.llm_track.rewards import RewardWeights, Score
 from redline.llm_track.sampler import (
     Generation,
@@ -20,7 +21,7 @@ from redline.llm_track.sampler import (
     group_metrics,
     observation,
 )
-from redline.llm_track.tasks import Problem, language_task
+from redline.llm_track.tasks import language_task
 
 NEED = Need(groups=3, group_size=4)
 
@@ -100,7 +101,7 @@ def test_every_row_is_scored_against_its_own_problem() -> None:
     scores = Generation(made, SamplingSettings()).scores(problems, completions)
     # The last one is right but was cut.
     assert scores == [
-        Score(True, True, "2"),
+        Score(True, True, "2", True, True),
         Score(False, True, "3"),
         Score(False, True, "2"),
         Score(False, False, ""),
@@ -108,7 +109,8 @@ def test_every_row_is_scored_against_its_own_problem() -> None:
 
 
 def test_group_metrics_by_hand() -> None:
-    right, wrong, none = Score(True, True, "5"), Score(False, True, "6"), Score(False, False, "")
+    right, wrong = Score(True, True, "5", True, True), Score(False, True, "6", False, True)
+    none = Score(False, False, "")
     scores = [right, right, wrong, none, right, wrong]
     lengths = np.array([1, 2, 3, 4, 2, 3])
     mask = np.arange(4) < lengths[:, None]
@@ -117,6 +119,8 @@ def test_group_metrics_by_hand() -> None:
     assert found == pytest.approx(
         {
             "llm/accuracy": 0.5,
+            "llm/accuracy_strict": 0.5,
+            "llm/accuracy_flexible": 5 / 6,
             "llm/format": 5 / 6,
             "llm/answer_length": 2.5,
             "llm/truncated": 1 / 6,

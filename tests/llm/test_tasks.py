@@ -1,15 +1,18 @@
 """Problems, their split, prompts, answers and rewards."""
 
 from functools import partial
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from redline.llm_track.arithmetic import Addition, direct, worked
+from redline.llm_track.extraction import Reading, final_answer
+from redline.llm_track.problems import TaskSettings
 from redline.llm_track.prompts import PromptError, render
-from redline.llm_track.rewards import Score, final_answer, score
+from redline.llm_track.rewards import Score, score
 from redline.llm_track.split import TaskError, first_distinct
-from redline.llm_track.tasks import TaskSettings, language_task, language_task_names
+from redline.llm_track.tasks import language_task, language_task_names
 
 SMALL = TaskSettings(generator={"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1})
 
@@ -97,12 +100,14 @@ def test_the_final_answer(text: str, answer: str | None) -> None:
 
 def test_scores() -> None:
     right = "579".__eq__
-    assert score("#579", True, right) == Score(True, True, "579")
+    assert score("#579", True, right) == Score(True, True, "579", True, True)
     assert score("#580", True, right) == Score(False, True, "580")
     assert score("#5790", True, right) == Score(False, True, "5790")
-    assert score("579", True, right) == Score(False, False, "")
+    assert score("579", True, right) == Score(False, False, "", False, True)
+    assert score("579", True, right, "flexible") == Score(True, False, "579", False, True)
     # Cut by the cap: the next token might have been another digit.
-    assert score("#579", False, right) == Score(False, False, "")
+    for reading in get_args(Reading):
+        assert score("#579", False, right, reading) == Score(False, False, "")
 
 
 def test_an_answer_that_contains_the_right_one_is_wrong() -> None:
@@ -155,6 +160,6 @@ def test_what_does_not_exist_is_one_sentence(
 def test_without_reasoning_gym(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "llm:rg:countdown" in language_task_names()
     monkeypatch.setattr("redline.llm_track.generators.find_spec", lambda name: None)
-    assert language_task_names() == ["llm:arithmetic"]
+    assert language_task_names() == ["llm:arithmetic", "llm:gsm8k", "llm:math"]
     with pytest.raises(TaskError, match=r'pip install "redline-rl\[llm\]"'):
         language_task("llm:rg:chain_sum")
