@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from redline.algorithms.core.config import GroupConfig
+from redline.algorithms.core.group_config import GroupConfig
 from redline.algorithms.core.learner import Algorithm
 from redline.algorithms.core.surrogates import SCORE_FUNCTION
 from redline.algorithms.core.updates import FirstOrder

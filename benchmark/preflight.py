@@ -16,6 +16,7 @@ from redline.benchmark.tracks import LANGUAGE, track_of
 from redline.llm_track.settings import LanguageSettings
 
 if TYPE_CHECKING:
+    from redline.algorithms.core.learner import Algorithm
     from redline.envs.tasks import ActionBound, ControlTask
 
 
@@ -61,6 +62,7 @@ def _check_control(runs: Iterable[Resolved]) -> None:
                 tasks[wanted] = _made(*wanted)
             _check_vectorization(resolved)
             _check_device(resolved)
+            _check_method(resolved, tasks[wanted])
             _check_dense(resolved, *_parameters(resolved, tasks[wanted]))
         except TaskError as error:
             raise BadInput(str(error)) from error
@@ -89,6 +91,22 @@ def _check_vectorization(resolved: Resolved) -> None:
         raise BadInput(
             f"task {name!r} has no vector environment of its own; "
             "vectorization must be list or sync, got 'vector'"
+        )
+
+
+def _check_method(resolved: Resolved, task: ControlTask) -> None:
+    """The method must mean something on this task."""
+    if catalogue.is_external(resolved.algo):
+        return
+    algorithm: Algorithm = resolved.recipe.build()
+    try:
+        algorithm.require_space(task.distribution)
+    except ValueError as error:
+        raise BadInput(f"{resolved.algo} on {task.name}: {error}") from error
+    if algorithm.shaping.overlong is not None:
+        raise BadInput(
+            f"shaping.overlong is a penalty on long answers of a language model; on {task.name} "
+            "an episode is no answer that could have been shorter"
         )
 
 

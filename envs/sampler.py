@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
+from redline.algorithms.core.resampling import collect_mixed
 from redline.algorithms.core.types import Array, Need, Rollout
 from redline.envs.episodes import Tick, play
 from redline.envs.normalize import ObservationNormalizer, RewardNormalizer
@@ -68,7 +69,7 @@ class ControlSampler:
         self.reward_normalizer = (
             RewardNormalizer(n, settings.gamma) if settings.normalize_reward else None
         )
-        self._seed = seed
+        self._seed = self._run_seed = seed
         self._observation: Array | None = None
         self._running_return = np.zeros(n)
         self._running_length = np.zeros(n, dtype=int)
@@ -88,6 +89,8 @@ class ControlSampler:
         """
         if need.steps is not None:
             return self._collect_steps(policy, need.steps)
+        if need.mixed:
+            return collect_mixed(lambda asked: self._collect_episodes(policy, asked), need)
         return self._collect_episodes(policy, need)
 
     def _collect_steps(self, policy: Actor, steps: int) -> Rollout:
@@ -138,7 +141,7 @@ class ControlSampler:
                 f"{self.settings.vectorization!r}"
             )
         assert need.groups is not None
-        group_seeds = self.rng.integers(2**31, size=need.groups)
+        group_seeds = self._starts(need.groups, need.starts)
         group = np.repeat(np.arange(need.groups), need.group_size)
         record, episode, clock = Record(), [], 0
 
@@ -167,7 +170,15 @@ class ControlSampler:
         ids = np.stack(episode, axis=1)
         mask = record.stack("mask")
         returns = np.bincount(ids[mask], weights=record.stack("reward")[mask]).tolist()
-        return self._rollout(record, ids, group, returns, np.bincount(ids[mask]).tolist())
+        rollout = self._rollout(record, ids, group, returns, np.bincount(ids[mask]).tolist())
+        return replace(rollout, outcome=np.array(returns), start_of_group=group_seeds.tolist())
+
+    def _starts(self, groups: int, starts: int | None) -> Array:
+        """[G] seeds of initial states."""
+        if starts is None:
+            return self.rng.integers(2**31, size=groups)
+        chosen = self.rng.choice(starts, size=groups, replace=False)
+        return np.random.default_rng([self._run_seed, starts]).integers(2**31, size=starts)[chosen]
 
     def _rollout(
         self,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from redline.algorithms.core.resampling import collect_mixed
 from redline.algorithms.core.types import Array, Metrics, Need, Rollout
 from redline.llm_track.decoding import Completions, Prompts, decoder_of, generate, pad_left
 from redline.llm_track.extraction import Reading
@@ -126,6 +127,7 @@ class LanguageSampler:
     ) -> None:
         self.task, self.generation, self.rng = task, generation, rng
         self.keep_log_prob = keep_log_prob
+        self._pool: list[Problem] = []
 
     def collect(self, policy: Any, need: Need) -> Rollout:
         """One rollout: `need.groups` prompts with `need.group_size` completions each.
@@ -137,11 +139,26 @@ class LanguageSampler:
             raise SamplingError(
                 "completions are whole episodes: ask for a number of episodes, not of steps"
             )
-        problems = self.task.training(self.rng, need.groups)
+        if need.mixed:
+            return collect_mixed(lambda asked: self.collect(policy, asked), need)
+        problems = self._problems(need.groups, need.starts)
         prompts = self.generation.prompts([problem.prompt for problem in problems])
         completions = self.generation.complete(policy, prompts, need.group_size, self.rng)
         scores = self.generation.scores(problems, completions)
-        return self._rollout(prompts, completions, scores, need)
+        return replace(
+            self._rollout(prompts, completions, scores, need),
+            outcome=np.array([float(found.correct) for found in scores]),
+            start_of_group=[problem.prompt for problem in problems],
+            longest=self.generation.settings.max_completion,
+        )
+
+    def _problems(self, groups: int, starts: int | None) -> list[Problem]:
+        if starts is None:
+            return self.task.training(self.rng, groups)
+        if len(self._pool) != starts:
+            # The same for every run, as a data set is.
+            self._pool = self.task.training(np.random.default_rng(starts), starts)
+        return [self._pool[i] for i in self.rng.choice(starts, size=groups, replace=False)]
 
     def progress(self) -> dict[str, Any]:
         """What the next rollout depends on besides the policy."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -30,6 +31,41 @@ class Advantage(Protocol):
 
     def __call__(self, rollout: Rollout, value: Array | None, next_value: Array | None) -> Estimate:
         """Estimate from a rollout; `value`, `next_value` are [B, T] or None without a critic."""
+
+
+class Estimator(Protocol):
+    """An advantage of one run, which may remember former rollouts."""
+
+    def __call__(self, rollout: Rollout, value: Array | None, next_value: Array | None) -> Estimate:
+        """As `Advantage`."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it remembers."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Inverse of `state_dict`."""
+
+
+class _Forgetful:
+    """An advantage that depends on its rollout alone."""
+
+    def __init__(self, advantage: Advantage) -> None:
+        self._advantage = advantage
+
+    def __call__(self, rollout: Rollout, value: Array | None, next_value: Array | None) -> Estimate:
+        return self._advantage(rollout, value, next_value)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass
+
+
+def bound(advantage: Advantage) -> Estimator:
+    """The estimator of one run: what `bind()` gives, where the advantage has a memory."""
+    bind: Callable[[], Estimator] | None = getattr(advantage, "bind", None)
+    return _Forgetful(advantage) if bind is None else bind()
 
 
 def backward_scan(value: Array, decay: Array) -> Array:
@@ -139,7 +175,13 @@ class GAE:
 
 
 def group_relative(
-    value: Array, group: Array, *, std: bool = True, eps: float = 1e-4, ddof: int = 1
+    value: Array,
+    group: Array,
+    *,
+    std: bool = True,
+    leave_one_out: bool = False,
+    eps: float = 1e-4,
+    ddof: int = 1,
 ) -> Array:
     """(x - mean) / (std + eps) within each group (arXiv:2402.03300; no std: arXiv:2503.20783).
 
@@ -147,16 +189,20 @@ def group_relative(
         value: [E] one number per member.
         group: [E] group of every member, counted from 0.
         std: Divide by the standard deviation.
-        eps: Added to it.
+        leave_one_out: The mean is that of the other members: n / (n - 1) times as much
+            (RLOO, arXiv:2402.14740).
+        eps: Added to the standard deviation.
         ddof: 1 for n - 1 (as TRL), 0 for n. A group of one has no spread and gets 0.
     """
     value = np.asarray(value, dtype=np.float64)
     count = np.bincount(group)
     mean = np.bincount(group, weights=value) / np.maximum(count, 1)
     centred = value - mean[group]
+    if leave_one_out:
+        centred = centred * (count / np.maximum(count - 1, 1))[group]
     if not std:
         return centred
-    variance = np.bincount(group, weights=centred**2) / np.maximum(count - ddof, 1)
+    variance = np.bincount(group, weights=(value - mean[group]) ** 2) / np.maximum(count - ddof, 1)
     return centred / (np.sqrt(variance)[group] + eps)
 
 
@@ -171,6 +217,7 @@ class GroupRelative:
             "batch": all episodes of the rollout are one group.
         per: "episode": one number for all elements of an episode; "timestep": returns-to-go are
             compared among the members that are alive at the same t (a lone survivor gets 0).
+        leave_one_out: Compare with the mean of the others (RLOO).
 
     Raises:
         ValueError: A group has fewer than two members, or an episode is cut.
@@ -180,6 +227,7 @@ class GroupRelative:
     std: bool = True
     grouping: Literal["start", "batch"] = "start"
     per: Literal["episode", "timestep"] = "episode"
+    leave_one_out: bool = False
     needs_critic = False
     needs_whole_episodes = True
 
@@ -200,9 +248,12 @@ class GroupRelative:
         np.minimum.at(start, episode, np.arange(episode.size))
         advantage = np.zeros(mask.shape)
         if self.per == "episode":
-            advantage[mask] = group_relative(returns[start], group, std=self.std)[episode]
+            advantage[mask] = self._compared(returns[start], group)[episode]
         else:
             timestep = np.arange(episode.size) - start[episode]
             cell = group[episode] * (timestep.max() + 1) + timestep
-            advantage[mask] = group_relative(returns, cell, std=self.std)
+            advantage[mask] = self._compared(returns, cell)
         return Estimate(advantage, None)
+
+    def _compared(self, value: Array, group: Array) -> Array:
+        return group_relative(value, group, std=self.std, leave_one_out=self.leave_one_out)

@@ -6,6 +6,7 @@ With S sequences of |o_i| valid elements each (arXiv:2402.03300, 2503.14476, 250
     seq_mean      1 / (S |o_i|)        GRPO
     seq_sum       1 / S                REINFORCE as written, RLOO
     fixed_length  1 / (S L)            Dr. GRPO, L a constant
+    group_sum     G / (S |o_i|)        DCPO: a sum over the G of a prompt, a mean over prompts
 
 Denominators are those of one optimiser step, so that micro-batches add up exactly.
 """
@@ -17,7 +18,7 @@ from typing import Literal
 
 from redline.algorithms.core.types import Array, Denominators, Namespace
 
-Kind = Literal["token_mean", "seq_mean", "seq_sum", "fixed_length"]
+Kind = Literal["token_mean", "seq_mean", "seq_sum", "fixed_length", "group_sum"]
 
 
 def denominators(xp: Namespace, mask: Array) -> Denominators:
@@ -33,8 +34,9 @@ class Aggregate:
     """mask -> coefficient per element.
 
     Attributes:
-        kind: One of the four rules above.
+        kind: One of the rules above.
         length: L of "fixed_length", in elements.
+        group_size: G of "group_sum".
 
     Raises:
         ValueError: "fixed_length" without a positive length.
@@ -42,6 +44,7 @@ class Aggregate:
 
     kind: Kind = "token_mean"
     length: int | None = None
+    group_size: int = 1
 
     def __post_init__(self) -> None:
         if self.kind == "fixed_length" and (self.length is None or self.length < 1):
@@ -69,7 +72,8 @@ class Aggregate:
         per_sequence = counts_as_one / max(1, counts.sequences)
         if self.kind == "fixed_length":
             return per_sequence / self.length
-        if self.kind == "seq_mean":
-            length = xp.sum(counts_as_one, axis=-1, keepdims=True)
-            return per_sequence / xp.maximum(length, xp.ones_like(length))
-        return per_sequence
+        if self.kind == "seq_sum":
+            return per_sequence
+        length = xp.sum(counts_as_one, axis=-1, keepdims=True)
+        per_element = per_sequence / xp.maximum(length, xp.ones_like(length))
+        return per_element * self.group_size if self.kind == "group_sum" else per_element

@@ -25,3 +25,9 @@ def host(value: Array) -> np.ndarray[Any, Any]:
     value = value.detach()
     narrow = value.is_floating_point() and value.dtype.itemsize < 4
     return np.asarray((value.float() if narrow else value).cpu())
+
+
+def stop_gradient(value: Array) -> Array:
+    """The same numbers, as constants for autograd."""
+    detach = getattr(value, "detach", None)
+    return value if detach is None else detach()

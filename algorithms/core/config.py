@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from redline.algorithms.core.advantages import GAE, GroupRelative
-from redline.algorithms.core.aggregation import Aggregate
+from redline.algorithms.core.advantages import GAE
 from redline.algorithms.core.clipping import Clip
 from redline.algorithms.core.critic import CriticFit
 from redline.algorithms.core.learner import Algorithm
 from redline.algorithms.core.natural import FisherSolve
-from redline.algorithms.core.penalties import Penalties
+from redline.algorithms.core.penalties import Estimator, Penalties
+from redline.algorithms.core.shaping import Shaping
 from redline.algorithms.core.surrogates import Surrogate
+from redline.algorithms.core.token_surrogates import RatioLimits
 from redline.algorithms.core.types import Need
 from redline.algorithms.core.updates import FirstOrder, UpdateRule
 
@@ -29,6 +30,8 @@ class CriticConfig:
         standardise_advantage: Advantages to mean 0 and std 1.
         entropy_coef: Entropy bonus.
         scale_returns: The critic predicts returns divided by their running std.
+        critic_every: Rollouts from one fit of the critic to the next.
+        shaping: Changes of rewards and advantages.
     """
 
     n_steps: int = 256
@@ -38,6 +41,8 @@ class CriticConfig:
     standardise_advantage: bool = True
     entropy_coef: float = 0.0
     scale_returns: bool = False
+    critic_every: int = 1
+    shaping: Shaping = field(default_factory=Shaping)
 
     def algorithm(
         self,
@@ -57,7 +62,10 @@ class CriticConfig:
             clip=clip,
             penalties=Penalties(entropy=self.entropy_coef),
             standardise=standardise if self.standardise_advantage else "none",
-            critic=replace(self.critic_fit(), scale_returns=self.scale_returns),
+            shaping=self.shaping,
+            critic=replace(
+                self.critic_fit(), scale_returns=self.scale_returns, every=self.critic_every
+            ),
         )
 
     def critic_fit(self) -> CriticFit:
@@ -118,13 +126,23 @@ class EpochsConfig(FirstOrderConfig):
     Attributes:
         recompute_advantage: Fit the critic between the passes, one pass each, and estimate the
             advantages anew with it; otherwise it is fitted after them.
+        kl_coef: Penalty on the KL to the policy at the start of the run.
+        kl_estimator: How that KL is estimated.
+        ratio: Limits on the ratio beside the clip.
     """
 
     recompute_advantage: bool = False
+    kl_coef: float = 0.0
+    kl_estimator: Estimator = "k3"
+    ratio: RatioLimits = field(default_factory=RatioLimits)
 
-    def algorithm(self, **parts: Any) -> Algorithm:
+    def algorithm(self, *, surrogate: Surrogate, **parts: Any) -> Algorithm:
         """As for every method with a critic."""
-        return replace(super().algorithm(**parts), recompute_advantage=self.recompute_advantage)
+        return replace(
+            super().algorithm(surrogate=self.ratio.of(surrogate), **parts),
+            recompute_advantage=self.recompute_advantage,
+            penalties=Penalties(self.entropy_coef, self.kl_coef, self.kl_estimator),
+        )
 
 
 @dataclass(frozen=True)
@@ -180,63 +198,4 @@ class NaturalConfig(OwnCriticConfig):
         """How F^-1 g is computed."""
         return FisherSolve(
             self.solver, self.cg_iterations, self.damping, self.fisher_rows, self.kl_convention
-        )
-
-
-@dataclass(frozen=True)
-class GroupConfig:
-    """Settings of the methods that compare the episodes of a group.
-
-    Attributes:
-        groups: Groups per rollout (initial states on control, prompts on a language model).
-        group_size: Episodes per group.
-        gamma: Discount inside the return.
-        std: Divide by the group's standard deviation.
-        grouping: Compare episodes with the same "start", or the whole "batch".
-        per: Compare returns per "episode", or returns-to-go per "timestep".
-        aggregate: Coefficient of an element: "token_mean" or "seq_mean" (the GRPO paper's).
-        lr: Learning rate.
-        lr_decay: Let it fall linearly to 0 over the budget.
-        max_grad_norm: Clip of the gradient norm, None for no clip.
-        entropy_coef: Entropy bonus.
-        kl_coef: Penalty on the KL to the policy at the start of the run.
-        kl_estimator: How that KL is estimated.
-
-    Raises:
-        ValueError: A group of fewer than two.
-    """
-
-    groups: int = 2
-    group_size: int = 8
-    gamma: float = 1.0
-    std: bool = True
-    grouping: Literal["start", "batch"] = "start"
-    per: Literal["episode", "timestep"] = "episode"
-    aggregate: Literal["token_mean", "seq_mean"] = "token_mean"
-    lr: float = 2e-3
-    lr_decay: bool = True
-    max_grad_norm: float | None = 0.5
-    entropy_coef: float = 0.0
-    kl_coef: float = 0.0
-    kl_estimator: Literal["k1", "k2", "k3"] = "k3"
-
-    def __post_init__(self) -> None:
-        if self.group_size < 2:
-            raise ValueError(
-                f"group_size must be at least 2 (an episode is judged against the others of its "
-                f"group), got {self.group_size}"
-            )
-
-    def algorithm(
-        self, *, surrogate: Surrogate, update: UpdateRule, clip: Clip | None = None
-    ) -> Algorithm:
-        """Group-relative advantages and the given parts."""
-        return Algorithm(
-            need=Need(groups=self.groups, group_size=self.group_size),
-            advantage=GroupRelative(self.gamma, self.std, self.grouping, self.per),
-            surrogate=surrogate,
-            update=update,
-            clip=clip,
-            aggregate=Aggregate(self.aggregate),
-            penalties=Penalties(self.entropy_coef, self.kl_coef, self.kl_estimator),
         )

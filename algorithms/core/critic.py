@@ -24,6 +24,7 @@ class CriticFit:
         max_grad_norm: Clip of the gradient's Euclidean norm, None for no clip.
         adam_eps: Adam's epsilon.
         scale_returns: The critic predicts returns divided by their running std (never centred).
+        every: Rollouts from one fit to the next.
     """
 
     lr: float = 1e-3
@@ -34,6 +35,7 @@ class CriticFit:
     max_grad_norm: float | None = 0.5
     adam_eps: float = 1e-5
     scale_returns: bool = False
+    every: int = 1
 
     def fit(
         self,

@@ -8,6 +8,7 @@ serves the numpy fast path (analytic derivatives) and torch (autograd through th
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,6 +30,10 @@ class Distribution(Protocol):
     @property
     def has_log_std(self) -> bool:
         """A free, state-independent log standard deviation belongs to the parameters."""
+
+    @property
+    def most_entropy(self) -> float | None:
+        """Largest entropy in nats; None where actions have densities, not probabilities."""
 
     def params(self, xp: Namespace, raw: Params) -> Params:
         """Network outputs -> canonical parameters."""
@@ -100,6 +105,10 @@ class Categorical:
     def width(self) -> int:
         return self.n
 
+    @property
+    def most_entropy(self) -> float | None:
+        return math.log(self.n)
+
     def params(self, xp: Namespace, raw: Params) -> Params:
         shifted = raw[0] - _row_max(xp, raw[0])
         return (shifted - xp.log(row_sum(xp, xp.exp(shifted)))[..., None],)
@@ -159,6 +168,10 @@ class MultiCategorical:
     @property
     def width(self) -> int:
         return sum(self.nvec)
+
+    @property
+    def most_entropy(self) -> float | None:
+        return sum(map(math.log, self.nvec))
 
     def _parts(self, params: Params) -> list[tuple[Categorical, Params, slice]]:
         parts, start = [], 0

@@ -27,6 +27,7 @@ class _Normals(ABC):
     """Independent normals, `width` of them: what does not depend on how a sample is bounded."""
 
     has_log_std = True
+    most_entropy: float | None = None
 
     @property
     @abstractmethod

@@ -7,18 +7,21 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from redline.algorithms.core.advantages import Advantage, Estimate
+from redline.algorithms.core.advantages import Advantage, bound
 from redline.algorithms.core.aggregation import Aggregate
 from redline.algorithms.core.arrays import host
 from redline.algorithms.core.clipping import Clip
 from redline.algorithms.core.contracts import Critic, Policy
 from redline.algorithms.core.critic import CriticFit
+from redline.algorithms.core.distributions import Distribution
 from redline.algorithms.core.episodes import by_episode, require_whole_episodes
-from redline.algorithms.core.masked import standardise
+from redline.algorithms.core.estimation import Evaluated
 from redline.algorithms.core.objective import Objective
 from redline.algorithms.core.penalties import Penalties, kl_estimate
+from redline.algorithms.core.schedules import ClipState
+from redline.algorithms.core.shaping import Shaping
 from redline.algorithms.core.surrogates import Surrogate
-from redline.algorithms.core.telemetry import after_update, explained_variance
+from redline.algorithms.core.telemetry import after_update, bounds_in_force
 from redline.algorithms.core.types import Array, Batch, Metrics, Need, Progress, Rollout
 from redline.algorithms.core.updates import UpdateRule
 from redline.algorithms.core.value import ValueFunction
@@ -36,6 +39,7 @@ class Algorithm:
         aggregate: Coefficient per element.
         clip: Bounds on the ratio; None for methods without a clip.
         penalties: Entropy bonus and KL to the policy at the start of the run.
+        shaping: What is added to rewards and advantages.
         critic: How V is fitted, where the advantage needs it.
         standardise: Advantages to mean 0 and std 1 per "batch", per "minibatch" (optimiser step,
             as SB3 does), or "none".
@@ -53,6 +57,7 @@ class Algorithm:
     aggregate: Aggregate = field(default_factory=Aggregate)
     clip: Clip | None = None
     penalties: Penalties = field(default_factory=Penalties)
+    shaping: Shaping = field(default_factory=Shaping)
     critic: CriticFit = field(default_factory=CriticFit)
     standardise: Literal["none", "batch", "minibatch"] = "none"
     recompute_advantage: bool = False
@@ -65,6 +70,16 @@ class Algorithm:
                 f"a line search compares objective values, and {self.surrogate.name} has a right "
                 "gradient but no meaningful value; use the ratio surrogate"
             )
+        if self.clip is not None and self.clip.per_element and self.surrogate.of_sequence:
+            raise ValueError(
+                f"clip.schedule {self.clip.schedule!r} gives every token bounds of its own, and "
+                f"{self.surrogate.name} clips one ratio per sequence"
+            )
+        if self.clip is not None and self.clip.of_groups and self.need.group_size < 2:
+            raise ValueError(
+                f"clip.schedule {self.clip.schedule!r} compares rewards within groups, and this "
+                "method has none"
+            )
         if self.advantage.needs_whole_episodes and self.need.steps is not None:
             raise ValueError(
                 "this advantage needs whole episodes; ask for a number of episodes, not of steps"
@@ -74,6 +89,23 @@ class Algorithm:
     def needs_critic(self) -> bool:
         """A value function must be there."""
         return self.advantage.needs_critic
+
+    def require_space(self, distribution: Distribution) -> None:
+        """Refuse an action space on which the method means nothing.
+
+        Raises:
+            ValueError: With the reason.
+        """
+        if self.clip is not None and self.clip.per_element and distribution.most_entropy is None:
+            raise ValueError(
+                f"clip.schedule {self.clip.schedule!r} reads the probability of an action, and a "
+                "Box action has a density, which is no probability and may be above 1"
+            )
+
+    @property
+    def needs_entropy(self) -> bool:
+        """Some part reads the entropy of pi_old at every element."""
+        return self.shaping.entropy > 0.0 or (self.clip is not None and self.clip.of_entropy)
 
     @property
     def level(self) -> Literal["token", "sequence"]:
@@ -120,6 +152,9 @@ class Learner:
         self.rng = rng
         self._anchor = self.policy.snapshot() if algorithm.penalties.kl else None
         self.seen: Seen | None = None
+        self.advantage = bound(algorithm.advantage)
+        self.clip_state = ClipState(algorithm.clip.window if algorithm.clip else 1)
+        algorithm.require_space(self.policy.distribution)
 
     @property
     def critic(self) -> Critic | None:
@@ -132,17 +167,22 @@ class Learner:
         Raises:
             FloatingPointError: A gradient is not finite; the policy is as before that step.
         """
-        evaluated = _Evaluated(self, rollout, progress)
+        rollout = self.algorithm.shaping.rewards(rollout)
+        evaluated = Evaluated(self, rollout, progress)
         batch = self._batch(rollout, evaluated.advantage())
+        clip = self.algorithm.clip
+        bounds = None if clip is None else clip.bounds(progress, self.clip_state)
+        if clip is not None and bounds is not None and clip.per_element:
+            batch = self._with_bounds(batch, clip, bounds)
         light = replace(batch, reference=())
         self.seen = Seen(light, None)
-        bounds = self.algorithm.clip.bounds(progress) if self.algorithm.clip else None
         objective = Objective(
             self.algorithm.surrogate,
             self.algorithm.aggregate,
             self.algorithm.penalties,
             bounds,
             self.algorithm.standardise == "minibatch",
+            shaping=self.algorithm.shaping,
             refresh=evaluated.refresh if self.algorithm.recompute_advantage else None,
         )
         self.policy, metrics = self.algorithm.update.update(
@@ -155,8 +195,14 @@ class Learner:
             self.policy, objective.prepare(batch), evaluation.log_prob
         )
         if bounds is not None:
-            metrics |= {"train/clip_lo": bounds[0], "train/clip_hi": bounds[1]}
-        return metrics | self._anchor_metrics(batch, evaluation.log_prob) | evaluated.finish()
+            metrics |= bounds_in_force(batch, bounds)
+            self._observe(batch, evaluation.log_prob, rollout)
+        return (
+            rollout.metrics
+            | metrics
+            | self._anchor_metrics(batch, evaluation.log_prob)
+            | evaluated.finish()
+        )
 
     def _batch(self, rollout: Rollout, advantage: Array) -> Batch:
         fields = (rollout.observation, rollout.action, advantage, rollout.log_prob)
@@ -213,7 +259,17 @@ class Learner:
             batch.mask,
             evaluation.params,
             anchor,
+            evaluation.entropy if self.algorithm.needs_entropy else None,
         )
+
+    def _with_bounds(self, batch: Batch, clip: Clip, bounds: tuple[float, float]) -> Batch:
+        most = self.policy.distribution.most_entropy or 1.0
+        return replace(batch, bounds=clip.element_bounds(self.policy.xp, batch, bounds, most))
+
+    def _observe(self, batch: Batch, log_prob: Array, rollout: Rollout) -> None:
+        clip, mask = self.algorithm.clip, host(batch.mask)
+        log_ratio = host(log_prob - batch.old_log_prob)[mask]
+        self.clip_state.observe(log_ratio, rollout, clip is not None and clip.of_groups)
 
     def _anchor_metrics(self, batch: Batch, log_prob: Array) -> Metrics:
         if batch.anchor_log_prob is None:
@@ -228,8 +284,10 @@ class Learner:
         return {"train/kl_reference": float(host(estimate)[mask].mean())}
 
     def state_dict(self) -> dict[str, Any]:
-        """Optimiser, parameters and the reference policy; RNG excluded (the run owns it)."""
+        """Optimiser, parameters, reference policy and memories; RNG excluded (the run owns it)."""
         return {
+            "advantage": self.advantage.state_dict(),
+            "clip": self.clip_state.state_dict(),
             "parameters": self.policy.snapshot(),
             "rule": {key: part.state_dict() for key, part in self.state.items()},
             "anchor": self._anchor,
@@ -242,59 +300,7 @@ class Learner:
         for key, part in self.state.items():
             part.load_state_dict(state["rule"][key])
         self._anchor = state["anchor"]
+        self.advantage.load_state_dict(state["advantage"])
+        self.clip_state.load_state_dict(state["clip"])
         if self.value is not None:
             self.value.load_state_dict(state["value"])
-
-
-class _Evaluated:
-    """A rollout's advantages, from a critic that is fitted on the way."""
-
-    def __init__(self, learner: Learner, rollout: Rollout, progress: Progress) -> None:
-        self._learner, self._rollout, self._progress = learner, rollout, progress
-        self._first = self._estimate = self._judged()
-        self._first_values = self._values
-        self._losses: list[float] = []
-        value, returns = learner.value, self._estimate.returns
-        if value is not None and returns is not None:
-            value.observe(returns, rollout.mask)
-
-    def _judged(self) -> Estimate:
-        value = self._learner.value
-        before, after = (None, None) if value is None else value(self._rollout)
-        self._values = before
-        return self._learner.algorithm.advantage(self._rollout, before, after)
-
-    def advantage(self) -> Array:
-        """[B, T], standardised where that is done per batch."""
-        whole = self._learner.algorithm.standardise == "batch"
-        advantage = self._estimate.advantage
-        return standardise(advantage, self._rollout.mask) if whole else advantage
-
-    def refresh(self) -> Array:
-        """The advantages after one more pass of the critic, in the shape of the policy's batch."""
-        self._fit(1)
-        self._estimate = self._judged()
-        (advantage,), _ = self._learner.arranged(self._rollout, (self.advantage(),))
-        return self._learner.policy.asarray(advantage)
-
-    def _fit(self, epochs: int) -> None:
-        learner, returns = self._learner, self._estimate.returns
-        if learner.value is None or returns is None or epochs < 1:
-            return
-        fitted = learner.value.fit(
-            self._rollout, returns, self._progress, learner.rng, epochs=epochs
-        )
-        self._losses += epochs * [fitted["train/value_loss"]]
-
-    def finish(self) -> Metrics:
-        """The critic's remaining passes; what all of them did."""
-        value, returns = self._first_values, self._first.returns
-        if value is None or returns is None:
-            return {}
-        self._fit(self._learner.algorithm.critic.epochs - len(self._losses))
-        return {
-            "train/value_loss": float(np.mean(self._losses)),
-            "train/explained_variance": explained_variance(
-                value=value, returns=returns, mask=self._rollout.mask
-            ),
-        }

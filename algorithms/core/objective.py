@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from redline.algorithms.core.aggregation import Aggregate, denominators
+from redline.algorithms.core.arrays import namespace
 from redline.algorithms.core.contracts import Policy
 from redline.algorithms.core.masked import standardise
 from redline.algorithms.core.penalties import OldPolicyPenalty, Penalties, kl_weight
+from redline.algorithms.core.shaping import Shaping
 from redline.algorithms.core.surrogates import Bounds, Surrogate, Weights
 from redline.algorithms.core.types import Array, Batch
 
@@ -21,10 +23,12 @@ class Objective:
         surrogate: Weights on grad log pi.
         aggregate: Coefficients.
         penalties: Entropy and reference KL.
-        bounds: (lo, hi) in force on the ratio, None for methods without a clip.
+        bounds: (lo, hi) in force on the ratio, None for methods without a clip; a batch whose
+            elements have bounds of their own brings them.
         standardise: Standardise the advantages of every optimiser step.
         old_policy: Penalty on the divergence from pi_old, set by rules that have one.
         refresh: Gives the batch's advantages anew; called between passes over it.
+        shaping: Adds its bonus to the advantages of every optimiser step.
     """
 
     surrogate: Surrogate
@@ -34,13 +38,14 @@ class Objective:
     standardise: bool
     old_policy: OldPolicyPenalty | None = None
     refresh: Callable[[], Array] | None = None
+    shaping: Shaping = field(default_factory=Shaping)
 
     def prepare(self, batch: Batch) -> Batch:
-        """The batch of one optimiser step with its advantages standardised, where asked for."""
-        if not self.standardise:
-            return batch
-        whole = batch.mask if batch.mask.ndim > 1 else None
-        return batch.with_advantage(standardise(batch.advantage, whole))
+        """The batch of one optimiser step, its advantages standardised and shaped as asked for."""
+        if self.standardise:
+            whole = batch.mask if batch.mask.ndim > 1 else None
+            batch = batch.with_advantage(standardise(batch.advantage, whole))
+        return self.shaping.bonus(namespace(batch.advantage), batch)
 
     def coefficient(self, policy: Policy, batch: Batch) -> Array:
         """The aggregate's coefficient per element; the batch is a whole optimiser step."""
@@ -57,7 +62,7 @@ class Objective:
             old_log_prob=batch.old_log_prob,
             advantage=batch.advantage,
             mask=batch.mask,
-            bounds=self.bounds,
+            bounds=batch.bounds or self.bounds,
         )
 
     def gradient(
@@ -99,6 +104,6 @@ class Objective:
             old_log_prob=batch.old_log_prob,
             advantage=batch.advantage,
             mask=batch.mask,
-            bounds=self.bounds,
+            bounds=batch.bounds or self.bounds,
         )
         return float(policy.xp.sum(self.coefficient(policy, batch) * per_element))

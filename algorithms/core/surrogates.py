@@ -80,6 +80,7 @@ class Surrogate:
         meaningful_value: The objective's value estimates improvement, so it may be line-searched
             (false for score functions, whose gradient alone means something).
         clips: The method has bounds on the ratio.
+        of_sequence: Its ratio belongs to the whole row, so bounds of single elements mean nothing.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Surrogate:
     level: Literal["token", "sequence"] = "token"
     meaningful_value: bool = True
     clips: bool = False
+    of_sequence: bool = False
 
     def weights(
         self,
@@ -167,19 +169,20 @@ def _ratio_objective(xp: Namespace, e: Elements) -> Array:
 
 def _clipped_ratio_weight(xp: Namespace, e: Elements) -> tuple[Array, Array]:
     """PPO-clip: w = r A unless (A > 0 and r > hi) or (A < 0 and r < lo), then 0."""
-    lo, hi = _bounds(e)
+    lo, hi = require_bounds(e)
     removed = ((e.advantage > 0) & (e.ratio > hi)) | ((e.advantage < 0) & (e.ratio < lo))
     return e.ratio * e.advantage, ~removed
 
 
 def _clipped_ratio_objective(xp: Namespace, e: Elements) -> Array:
     """min(r A, clip(r, lo, hi) A) (PPO, arXiv:1707.06347 Eq. 7)."""
-    lo, hi = _bounds(e)
+    lo, hi = require_bounds(e)
     clipped = xp.minimum(xp.maximum(e.ratio, lo), hi)
     return xp.minimum(e.ratio * e.advantage, clipped * e.advantage)
 
 
-def _bounds(e: Elements) -> Bounds:
+def require_bounds(e: Elements) -> Bounds:
+    """The bounds of a surrogate that clips."""
     assert e.bounds is not None, "Algorithm refuses a clipping surrogate without bounds"
     return e.bounds
 

@@ -110,6 +110,20 @@ def after_update(batch: Batch, evaluation: Evaluation, kl: Array) -> Metrics:
     return metrics
 
 
+def bounds_in_force(batch: Batch, bounds: tuple[float, float]) -> Metrics:
+    """The clip's bounds; their means over the elements where each has its own."""
+    if not batch.bounds:
+        return {"train/clip_lo": bounds[0], "train/clip_hi": bounds[1]}
+    mask = host(batch.mask)
+    lo, hi = (host(bound)[mask] for bound in batch.bounds)
+    return {
+        "train/clip_lo": float(lo.mean()),
+        "train/clip_hi": float(hi.mean()),
+        "train/clip_lo_min": float(lo.min()),
+        "train/clip_hi_max": float(hi.max()),
+    }
+
+
 def explained_variance(*, value: Array, returns: Array, mask: Array) -> float:
     """1 - Var(returns - V) / Var(returns) over the mask; nan where the returns do not vary."""
     target = returns[mask]

@@ -6,8 +6,8 @@ the rollout on control, and one completion on a language model.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 # numpy, torch or any array-API array: the core never fixes the library.
@@ -25,14 +25,19 @@ class Need:
         steps: Elements per slot; episodes may be cut at the end of the rollout.
         groups: Number of groups of whole episodes (all start from one state, or one prompt).
         group_size: Episodes in a group; 1 for methods that do not compare within a group.
+        mixed: Groups whose outcomes are all equal are replaced by others (dynamic sampling).
+        starts: Groups start from one of this many states (or prompts); None: from ever new ones.
 
     Raises:
-        ValueError: Neither or both of `steps` and `groups` are set, or a count is below 1.
+        ValueError: Neither or both of `steps` and `groups` are set, or a count is below 1, or
+            `starts` is below `groups`.
     """
 
     steps: int | None = None
     groups: int | None = None
     group_size: int = 1
+    mixed: bool = False
+    starts: int | None = None
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.groups is None):
@@ -44,6 +49,10 @@ class Need:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
+        if self.starts is not None and self.starts < (self.groups or 0):
+            raise ValueError(
+                f"starts must be at least groups, which is {self.groups}, got {self.starts}"
+            )
 
     @property
     def episodes(self) -> int:
@@ -85,6 +94,10 @@ class Rollout:
         episode_length: Their lengths.
         log_prob: Behaviour log-probability where the sampler knows it (stale rollouts), else None.
         metrics: What only the sampler can measure, logged beside the update's.
+        outcome: [E] what tells a group that is all right or all wrong from a mixed one: whether
+            the answer is right, or the raw return. None where the rollout goes by steps.
+        start_of_group: What every group starts from, a name that comes back with the start.
+        longest: Most elements that an episode may have, where a cap is part of the task.
     """
 
     observation: Array
@@ -102,6 +115,9 @@ class Rollout:
     episode_length: list[int] = field(default_factory=list)
     log_prob: Array | None = None
     metrics: Metrics = field(default_factory=dict)
+    outcome: Array | None = None
+    start_of_group: list[Hashable] = field(default_factory=list)
+    longest: int | None = None
 
 
 class Denominators(NamedTuple):
@@ -123,6 +139,8 @@ class Batch:
         mask: True where an element counts.
         reference: Distribution parameters of pi_old per element (`Evaluation.params`).
         anchor_log_prob: log pi_ref(a|s) of the fixed reference policy, when a penalty needs it.
+        entropy: H(pi_old(.|s)), when a shaping or a schedule needs it.
+        bounds: (lo, hi) on the ratio of every element, for bounds that differ between them.
     """
 
     observation: Array
@@ -132,13 +150,15 @@ class Batch:
     mask: Array
     reference: Params = ()
     anchor_log_prob: Array | None = None
+    entropy: Array | None = None
+    bounds: tuple[Array, ...] = ()
 
     def __len__(self) -> int:
         return int(self.mask.shape[0])
 
     def take(self, index: Any) -> Batch:
         """The rows `index` (an integer array or a slice) of every field."""
-        anchor = self.anchor_log_prob
+        anchor, entropy = self.anchor_log_prob, self.entropy
         return Batch(
             self.observation[index],
             self.action[index],
@@ -147,19 +167,13 @@ class Batch:
             self.mask[index],
             tuple(part[index] for part in self.reference),
             None if anchor is None else anchor[index],
+            None if entropy is None else entropy[index],
+            tuple(part[index] for part in self.bounds),
         )
 
     def with_advantage(self, advantage: Array) -> Batch:
         """The same batch with another advantage of the same shape."""
-        return Batch(
-            self.observation,
-            self.action,
-            self.old_log_prob,
-            advantage,
-            self.mask,
-            self.reference,
-            self.anchor_log_prob,
-        )
+        return replace(self, advantage=advantage)
 
 
 class Evaluation(NamedTuple):

@@ -24,6 +24,16 @@ class ValueFunction:
         self.critic, self.settings = critic, settings
         self.optimizer = critic.optimizer(settings.adam_eps)
         self.returns = RunningMoments(())
+        self.rounds = 0
+
+    @property
+    def due(self) -> bool:
+        """The critic is fitted on this rollout."""
+        return self.rounds % self.settings.every == 0
+
+    def error(self, returns: Array, value: Array, mask: Array) -> float:
+        """Mean squared error of given values, in units of the scaled targets."""
+        return float(np.mean(((returns - value)[mask] / self.scale) ** 2))
 
     @property
     def scale(self) -> float:
@@ -77,6 +87,7 @@ class ValueFunction:
             "critic": self.critic.snapshot(),
             "critic_optimizer": self.optimizer.state_dict(),
             "returns": self.returns.state_dict(),
+            "rounds": self.rounds,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -84,3 +95,4 @@ class ValueFunction:
         self.critic.restore(state["critic"])
         self.optimizer.load_state_dict(state["critic_optimizer"])
         self.returns.load_state_dict(state["returns"])
+        self.rounds = int(state["rounds"])

@@ -16,7 +16,8 @@ from redline.algorithms.core.aggregation import denominators
 from redline.algorithms.core.surrogates import SCORE_FUNCTION, Weights, from_objective
 
 NAMES = registry.names()
-CLIPPING = [name for name in NAMES if algorithm(name).surrogate.clips]
+# CISPO's clip bounds a weight and removes no element.
+CLIPPING = [name for name in NAMES if algorithm(name).surrogate.clips and name != "cispo"]
 TOKEN_LEVEL = [name for name in NAMES if algorithm(name).surrogate.level == "token"]
 LIBRARIES = {
     "numpy": (np, np.asarray),

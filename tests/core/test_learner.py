@@ -47,6 +47,7 @@ def experience(space: str = "categorical", seed: int = 0, padding: float = 0.0) 
         observation=observation,
         action=action,
         group_of_episode=np.array([0, 0, 1, 1]),
+        start_of_group=["left", "right"],
     )
 
 
@@ -110,6 +111,8 @@ def test_the_value_after_an_end_is_that_of_the_episodes_own_last_observation(
 @pytest.mark.parametrize("name", NAMES)
 def test_padding_is_inert_in_a_whole_update(name: str, space: str, aggregate: Any) -> None:
     method = replace(algorithm(name), penalties=Penalties(0.01, 0.1))
+    if method.clip is not None and space == "gaussian":
+        method = replace(method, clip=replace(method.clip, schedule="fixed"))
     if aggregate is not None:
         method = replace(method, aggregate=Aggregate(aggregate))
     results = []

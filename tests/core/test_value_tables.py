@@ -110,6 +110,7 @@ COEFFICIENTS = {
     "seq_mean": (0.25, 0.0625),
     "seq_sum": (0.5, 0.5),
     "fixed_length": (0.05, 0.05),
+    "group_sum": (1.0, 0.25),
 }
 
 

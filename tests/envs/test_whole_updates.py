@@ -69,6 +69,8 @@ def make_learner(track: ControlTrack, algorithm: Algorithm) -> Learner:
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("name", NAMES)
 def test_two_updates_give_both_policies_the_same_parameters(name: str, task: str) -> None:
+    if name == "dcpo" and task == "Pendulum-v1":
+        pytest.skip("its bounds are refused on Box actions")
     algorithm = small(name)
     tracks = [make_track(kind, task, algorithm) for kind in KINDS]
     learners = [make_learner(track, algorithm) for track in tracks]
@@ -114,7 +116,8 @@ def test_a_tensor_goes_to_numpy_by_way_of_the_host_only(
 ) -> None:
     """What a GPU's tensors refuse is refused here too."""
     algorithm = small(name, solver=solver, kl_coef=0.1, target_kl=1.0)
-    track = make_track("torch", "Pendulum-v1", algorithm)
+    task = "CartPole-v1" if name == "dcpo" else "Pendulum-v1"
+    track = make_track("torch", task, algorithm)
     learner = make_learner(track, algorithm)
     convert = torch.Tensor.numpy
 

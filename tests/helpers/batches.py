@@ -21,6 +21,7 @@ AGGREGATES = {
     "seq_mean": Aggregate("seq_mean"),
     "seq_sum": Aggregate("seq_sum"),
     "fixed_length": Aggregate("fixed_length", length=10),
+    "group_sum": Aggregate("group_sum", group_size=4),
 }
 
 DISTRIBUTIONS: dict[str, Distribution] = {

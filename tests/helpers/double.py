@@ -174,6 +174,9 @@ class PromptSampler:
             steps=len(action),
             episode_return=score,
             episode_length=length.tolist(),
+            outcome=np.array(score),
+            start_of_group=[row.tobytes().hex() for row in prompts],
+            longest=self.length,
         )
 
 
