@@ -16,6 +16,7 @@ _COMPLETIONS = 256
 # Every update of a rollout's four uses other completions.
 _QUARTERS = {"epochs": 1, "minibatch_size": _COMPLETIONS // 4}
 _GROUPS = {"groups": _COMPLETIONS // 8, "group_size": 8, "lr_decay": False}
+_FAMILY = _GROUPS | _QUARTERS | {"lr": 1e-4}
 _CRITIC = {"episodes": _COMPLETIONS, "gamma": 1.0}
 # The value head is small and new, the policy is neither.
 _PASSES = {"critic_lr": 1e-3, "critic_epochs": 10}
@@ -45,7 +46,18 @@ _LANGUAGE: dict[str, dict[str, Any]] = {
     "ppo_kl": _FIRST_ORDER,
     "cpi": _FIRST_ORDER | _HORIZON | {"alpha": "line_search"},
     "cpi_penalty": _FIRST_ORDER | _HORIZON | {"penalty": 1.0, "kl_over": "mean"},
-    "grpo": _GROUPS | _QUARTERS | {"lr": 1e-4},
+    "grpo": _FAMILY,
+    "dapo": _FAMILY | {"shaping.overlong": 16},
+    "dr_grpo": _FAMILY | {"length": LanguageSettings().max_completion},
+    "dcpo": _FAMILY,
+    "gspo": _FAMILY,
+    "gspo_token": _FAMILY,
+    "gmpo": _FAMILY,
+    "cispo": _FAMILY,
+    "sapo": _FAMILY,
+    "entropy_advantage": _FAMILY,
+    "rloo": _FAMILY,
+    "reinforce_plus_plus": _FAMILY,
 }
 
 

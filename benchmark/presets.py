@@ -41,6 +41,10 @@ from typing import Any
 
 _NATURAL: dict[str, Any] = {"n_envs": 8, "n_steps": 128, "gae_lambda": 0.98}
 
+_FAMILY: dict[str, Any] = {"groups": 4, "group_size": 4, "lr": 3e-3, "per": "timestep"}
+# One number per episode, and minibatches that are counted in episodes.
+_SEQUENCES: dict[str, Any] = {"per": "episode", "minibatch_size": 4}
+
 CARTPOLE: dict[str, dict[str, Any]] = {
     "reinforce": {"episodes": 4, "lr": 5e-3},
     "npg": _NATURAL,
@@ -56,7 +60,18 @@ CARTPOLE: dict[str, dict[str, Any]] = {
         "lr_decay": True,
         "clip.schedule": "linear",
     },
-    "grpo": {"groups": 4, "group_size": 4, "lr": 3e-3, "per": "timestep"},
+    "grpo": _FAMILY,
+    "dapo": _FAMILY,
+    "dr_grpo": _FAMILY | {"length": 500},
+    "dcpo": _FAMILY,
+    "gspo": _FAMILY | _SEQUENCES,
+    "gspo_token": _FAMILY | _SEQUENCES,
+    "gmpo": _FAMILY | _SEQUENCES,
+    "cispo": _FAMILY,
+    "sapo": _FAMILY,
+    "entropy_advantage": _FAMILY,
+    "rloo": _FAMILY,
+    "reinforce_plus_plus": _FAMILY,
     "reinforce_group": {"groups": 1, "group_size": 8, "lr": 1e-2, "per": "timestep"},
     "reinforce_baseline": {"critic_epochs": 5},
     "ppo_kl": {"lr_decay": True},
@@ -79,9 +94,9 @@ _NATURAL_MUJOCO = _CRITIC | {
     "critic_epochs": 20,
     "critic_minibatch_size": 64,
     "critic_lr_decay": True,
-    "delta_decay": True,
 }
 _GROUP = {"groups": 1, "group_size": 8, "per": "timestep", "gamma": 0.99}
+_GROUP_MUJOCO = _MUJOCO | _GROUP | {"lr": 1e-3}
 
 MUJOCO: dict[str, dict[str, Any]] = {
     "reinforce": _MUJOCO | {"episodes": 2},
@@ -89,21 +104,37 @@ MUJOCO: dict[str, dict[str, Any]] = {
     "reinforce_baseline": _CRITIC,
     "npg": _NATURAL_MUJOCO | {"delta": 0.02},
     "trpo": _NATURAL_MUJOCO | {"delta": 0.02},
-    "ppo": _FIRST_ORDER,
+    "ppo": _FIRST_ORDER | {"n_steps": 128},
     "ppo_kl": _FIRST_ORDER | {"kl_target": 0.03},
     "cpi": _CRITIC | {"alpha": "line_search", "delta": 0.03, "max_components": 4},
     "cpi_penalty": _FIRST_ORDER | {"penalty": 3.0, "kl_over": "mean"},
-    "grpo": _MUJOCO | _GROUP | {"lr": 1e-3},
+    "grpo": _GROUP_MUJOCO,
+    "dapo": _GROUP_MUJOCO,
+    "dr_grpo": _GROUP_MUJOCO | {"length": 1000},
+    "gspo": _GROUP_MUJOCO | _SEQUENCES,
+    "gspo_token": _GROUP_MUJOCO | _SEQUENCES,
+    "gmpo": _GROUP_MUJOCO | _SEQUENCES,
+    "cispo": _GROUP_MUJOCO,
+    "sapo": _GROUP_MUJOCO,
+    "entropy_advantage": _GROUP_MUJOCO,
+    "rloo": _GROUP_MUJOCO,
+    "reinforce_plus_plus": _GROUP_MUJOCO,
 }
 
 # What single tasks need besides, "" for every method. On the pendulums every return is the same
 # once the pole stands, and a step of fixed KL along an advantage of mere noise throws it down: a
 # large rollout averages it out, and a fixed multiple of F^-1 g shrinks with it.
-_STEADY = {"n_steps": 512, "delta": 0.01}
+_STEADY = {"n_steps": 512, "delta": 0.01, "delta_decay": True}
+_SWIMMING = {"gae_lambda": 0.99, "delta_decay": True}
 _TASKS: dict[str, dict[str, dict[str, Any]]] = {
-    "Swimmer-v5": {"": {"gamma": 0.9999}},
+    "Hopper-v5": {"ppo": {"log_std_init": 0.0}},
+    "Swimmer-v5": {"": {"gamma": 0.9999}, "trpo": _SWIMMING, "npg": _SWIMMING},
     "InvertedPendulum-v5": {"trpo": _STEADY, "npg": {"step_size": 0.1}},
-    "InvertedDoublePendulum-v5": {"trpo": _STEADY},
+    "InvertedDoublePendulum-v5": {
+        "trpo": _STEADY,
+        "npg": {"delta_decay": True},
+        "ppo": {"n_steps": 256},
+    },
 }
 
 FAMILIES: dict[str, dict[str, dict[str, Any]]] = {"cartpole": CARTPOLE, "mujoco": MUJOCO}

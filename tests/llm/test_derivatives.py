@@ -47,6 +47,7 @@ def aggregate_by_hand(kind: str, mask: Any) -> Any:
     rows, lengths = len(mask), mask.sum(axis=1, keepdims=True)
     each = {
         "token_mean": 1.0 / mask.sum(),
+        "group_sum": 4.0 / (rows * lengths),
         "seq_mean": 1.0 / (rows * lengths),
         "seq_sum": 1.0 / rows,
         "fixed_length": 1.0 / (rows * 10),
