@@ -13,19 +13,34 @@ import numpy as np
 import pandas as pd
 
 from redline.benchmark.config import NOT_HASHED
+from redline.benchmark.curves import Curves, read_curve
 from redline.benchmark.errors import BadInput
-from redline.benchmark.loggers import read_rows
 from redline.benchmark.matrix import RECORD, read_record
 from redline.benchmark.runs import find_runs, variant_name
+from redline.benchmark.stats import finite
 from redline.benchmark.tracks import TRACKS, track_of
 
 KL = "train/kl"
 CLIP_FRACTION = "train/clip_fraction"
+OUTSIDE_BAND = "train/outside_band"
+ENTROPY = "train/entropy"
 KL_COEF = "train/kl_coef"
 MIXTURE_ALPHA = "train/mixture_alpha"
+FPS = "time/fps"
+UPDATE_SECONDS = "time/update"
 
 _EVALS = ("step", *(name for track in TRACKS for name in (track.headline, track.second)))
-_UPDATES = ("step", KL, CLIP_FRACTION, KL_COEF, MIXTURE_ALPHA, "time/fps")
+_UPDATES = (
+    "step",
+    KL,
+    CLIP_FRACTION,
+    OUTSIDE_BAND,
+    ENTROPY,
+    KL_COEF,
+    MIXTURE_ALPHA,
+    FPS,
+    UPDATE_SECONDS,
+)
 _KEY = ("task", "method", "seed")
 # What is taken of an evaluation curve: its end, its highest point, its mean height.
 CURVES = ("final", "best", "area")
@@ -37,6 +52,7 @@ _RUNS = (
     "steps",
     "seconds",
     "fps",
+    "update_seconds",
     "peak_mb",
     "hash",
     "path",
@@ -53,7 +69,8 @@ class Results:
             nan unless the run is done: `final` of the last evaluation, `best` of all, `area` under
             their curve divided by the budget in steps; of the track's headline, with `_stochastic`
             or `_greedy` of its other metric. `untrained` is the sampling policy's at step 0.
-            `seconds` is wall time, `fps` training steps per second, `peak_mb` MiB.
+            `seconds` is wall time, `fps` training steps per second, `update_seconds` of an
+            update on average, `peak_mb` MiB.
         evals: Columns task, method, seed, step, eval/*; runs that are done.
         updates: Columns task, method, seed, step and a few of metrics.jsonl; runs that are done.
         records: run.json of every run.
@@ -95,18 +112,19 @@ def load(root: Path) -> Results:
         raise BadInput(f"{root} holds no run: there is no run.json at or below it")
     notes = [*unread, *notes]
     names = _method_names(list(records.values()))
-    runs, evals, updates = [], [], []
+    runs: list[dict[str, Any]] = []
+    evals, updates = Curves(_EVALS, _KEY), Curves(_UPDATES, _KEY)
     for (path, data), name in zip(records.items(), names, strict=True):
         key = {"task": data["run"]["task"], "method": name, "seed": data["run"]["seed"]}
-        evaluations = _columns(root / path / "eval.jsonl", _EVALS)
-        metrics = _columns(root / path / "metrics.jsonl", _UPDATES)
+        evaluations = read_curve(root / path / "eval.jsonl", _EVALS)
+        metrics = read_curve(root / path / "metrics.jsonl", _UPDATES)
         if data["status"] == "done" and (why := _incomplete(data, evaluations)):
             notes.append(f"{path}: eval.jsonl {why}; the run counts as nan")
             evaluations = evaluations[:0]
         runs.append({**key, "path": path, **_run(data, evaluations, metrics)})
         if data["status"] == "done":
-            evals.append(evaluations.assign(**key))
-            updates.append(metrics.assign(**key))
+            evals.add(evaluations, key.values())
+            updates.add(metrics, key.values())
     runs += [
         {**_planned_key(cell), "path": path, "status": "missing"}
         for path, cell in planned.items()
@@ -115,8 +133,8 @@ def load(root: Path) -> Results:
     order = [str(cell["variant"]) for cell in planned.values()]
     return Results(
         _sorted(pd.DataFrame(runs, columns=_run_columns({run["task"] for run in runs})), order),
-        pd.concat(evals) if evals else pd.DataFrame(columns=[*_EVALS, *_KEY]),
-        pd.concat(updates) if updates else pd.DataFrame(columns=[*_UPDATES, *_KEY]),
+        evals.frame(),
+        updates.frame(),
         list(records.values()),
         matrices,
         notes,
@@ -168,11 +186,11 @@ def _is_done(data: Mapping[str, Any] | None) -> bool:
     return data is not None and data["status"] == "done"
 
 
-def _incomplete(data: Mapping[str, Any], evals: pd.DataFrame) -> str | None:
+def _incomplete(data: Mapping[str, Any], evals: Any) -> str | None:
     """Why the evaluations are not those of a complete run; None where they are."""
     if not len(evals):
         return "is missing, empty or cannot be read"
-    last = evals.iloc[-1]
+    last = dict(zip(_EVALS, evals[-1], strict=True))
     ends = (last["step"], data["run"]["steps"])
     # A run that learns nothing more ends on equal rewards: the step tells a cut there.
     if ends[0] < ends[1]:
@@ -187,14 +205,7 @@ def _incomplete(data: Mapping[str, Any], evals: pd.DataFrame) -> str | None:
     return None
 
 
-def _columns(path: Path, names: Sequence[str]) -> pd.DataFrame:
-    """Some numbers of a JSON-lines file; null and absent ones become nan."""
-    rows = [row for row in read_rows(path) if "step" in row]
-    frame = pd.DataFrame(rows, columns=list(names)).apply(pd.to_numeric, errors="coerce")
-    return frame.astype(float)
-
-
-def _run(data: Mapping[str, Any], evals: pd.DataFrame, updates: pd.DataFrame) -> dict[str, Any]:
+def _run(data: Mapping[str, Any], evals: Any, updates: Any) -> dict[str, Any]:
     row = {
         "status": data["status"],
         "error": data.get("error"),
@@ -203,19 +214,22 @@ def _run(data: Mapping[str, Any], evals: pd.DataFrame, updates: pd.DataFrame) ->
         "peak_mb": data.get("peak_memory_mb"),
     }
     if len(updates):
-        row |= {"steps": updates["step"].iloc[-1], "fps": updates["time/fps"].iloc[-1]}
+        of_update = dict(zip(_UPDATES, updates.T, strict=True))
+        row |= {"steps": of_update["step"][-1], "fps": of_update[FPS][-1]}
+        if len(seconds := finite(of_update[UPDATE_SECONDS])):
+            row["update_seconds"] = seconds.mean()
     if data["status"] != "done" or not len(evals):
         return row
-    track = track_of(data["run"]["task"])
-    for curve, suffix in ((track.headline, ""), (track.second, f"_{track.other}")):
+    track, budget = track_of(data["run"]["task"]), data["run"]["steps"]
+    of_eval = dict(zip(_EVALS, evals.T, strict=True))
+    for name, suffix in ((track.headline, ""), (track.second, f"_{track.other}")):
+        curve = of_eval[name]
         row |= {
-            f"final{suffix}": evals[curve].iloc[-1],
-            f"best{suffix}": evals[curve].max(),
-            f"area{suffix}": _area(
-                evals["step"].to_numpy(), evals[curve].to_numpy(), data["run"]["steps"]
-            ),
+            f"final{suffix}": curve[-1],
+            f"best{suffix}": np.fmax.reduce(curve),
+            f"area{suffix}": _area(of_eval["step"], curve, budget),
         }
-    return row | {"untrained": evals[track.untrained].iloc[0]}
+    return row | {"untrained": of_eval[track.untrained][0]}
 
 
 def _area(step: Any, reward: Any, budget: int) -> float:

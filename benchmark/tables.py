@@ -136,11 +136,12 @@ def costs(results: Results, task: str) -> Table:
                 f"{ended['steps'].mean():,.0f}" if len(ended) else "n/a",
                 number(ended["seconds"].mean()),
                 f"{ended['fps'].mean():,.0f}" if len(ended) else "n/a",
+                number(ended["update_seconds"].mean()),
                 f"{ended['peak_mb'].max():,.0f}" if len(ended) else "n/a",
             ]
         )
     unit = track_of(task).unit
-    header = ["algorithm", unit, "seconds per run", f"{unit.split()[-1]}/s", "peak MiB"]
+    header = ["algorithm", unit, "seconds per run", f"{unit.split()[-1]}/s", "s/update", "peak MiB"]
     return Table("cost", header, rows)
 
 

@@ -54,7 +54,14 @@ def write_run(
     }
     (folder / "run.json").write_text(json.dumps(record))
     updates = [
-        {"step": 50 * i, "update": i, "train/kl": 0.01, "train/clip_fraction": 0.1, "time/fps": 9.0}
+        {
+            "step": 50 * i,
+            "update": i,
+            "train/kl": 0.01,
+            "train/clip_fraction": 0.1,
+            "time/fps": 9.0,
+            "time/update": 0.25,
+        }
         for i in range(1, 4)
     ]
     for name, rows in (("eval.jsonl", evals), ("metrics.jsonl", updates)):
@@ -102,6 +109,7 @@ def test_the_table_gives_what_the_files_hold(results: Results) -> None:
         "environment steps": "150",
         "seconds per run": "2.00",
         "steps/s": "9",
+        "s/update": "0.250",
         "peak MiB": "100",
     }
 
