@@ -45,6 +45,9 @@ _FAMILY: dict[str, Any] = {"groups": 4, "group_size": 4, "lr": 3e-3, "per": "tim
 # One number per episode, and minibatches that are counted in episodes.
 _SEQUENCES: dict[str, Any] = {"per": "episode", "minibatch_size": 4}
 
+# Nothing holds an element's ratio back, so fewer steps do.
+_UNCLIPPED: dict[str, Any] = {"lr": 1e-3, "minibatch_size": None}
+
 CARTPOLE: dict[str, dict[str, Any]] = {
     "reinforce": {"episodes": 4, "lr": 5e-3},
     "npg": _NATURAL,
@@ -67,8 +70,8 @@ CARTPOLE: dict[str, dict[str, Any]] = {
     "gspo": _FAMILY | _SEQUENCES,
     "gspo_token": _FAMILY | _SEQUENCES,
     "gmpo": _FAMILY | _SEQUENCES,
-    "cispo": _FAMILY,
-    "sapo": _FAMILY,
+    "cispo": _FAMILY | _UNCLIPPED,
+    "sapo": _FAMILY | _UNCLIPPED,
     "entropy_advantage": _FAMILY,
     "rloo": _FAMILY,
     "reinforce_plus_plus": _FAMILY,

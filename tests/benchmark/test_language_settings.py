@@ -23,6 +23,7 @@ CONTROL = {
     *("task", "seed", "steps", "out", "overwrite", "resume", "evals", "eval_episodes", "n_envs"),
     *("vectorization", "policy", "device", "hidden", "activation", "log_std_init"),
     *("action_bound", "normalize_observation", "normalize_reward", "tensorboard", "plugin"),
+    "breaker",
 }
 
 

@@ -109,7 +109,7 @@ def test_a_policy_of_another_temperature_stops_the_start(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({"model": "/no/such/folder"}, ModelError, "cannot be loaded"),
+        ({"model": "/no/such/folder"}, ModelError, "there is no such folder"),
         ({"max_completion": 600}, SamplingError, "exceed the context of tiny"),
         ({"temperature": 0.0}, SamplingError, "temperature must be above 0"),
         ({"digits": 0}, TaskError, "digits"),
