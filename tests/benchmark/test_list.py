@@ -81,7 +81,8 @@ def test_tasks_are_the_newest_ones_that_can_be_played(capsys: pytest.CaptureFixt
 
     assert cli.main(["list", "tasks", "--json"]) == 0
     every = set(json.loads(capsys.readouterr().out)["tasks"])
-    assert {name for name in every if name.startswith("llm:")} == {"llm:arithmetic", "llm:rg:NAME"}
+    language = {name for name in every if name.startswith("llm:")}
+    assert language == {"llm:arithmetic", "llm:rg:NAME", "llm:gsm8k", "llm:math", "llm:FILE.jsonl"}
     listed = {name for name in every if not name.startswith("llm:")}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -41,4 +41,5 @@ def test_what_a_task_needs_besides() -> None:
     assert (usual.n_steps, usual.delta) == (128, 0.02)
     assert resolve("npg", ["--task", "InvertedPendulum-v5"]).recipe.step_size == 0.1
     assert resolve("npg", ["--task", "Hopper-v5"]).recipe.step_size is None
-    assert resolve("ppo", ["--task", "InvertedPendulum-v5"]).recipe.n_steps == 256
+    assert resolve("ppo", ["--task", "InvertedPendulum-v5"]).recipe.n_steps == 128
+    assert resolve("ppo", ["--task", "InvertedDoublePendulum-v5"]).recipe.n_steps == 256
