@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -172,9 +172,27 @@ def _parse(
         prog=prog,
         description=description,
         flags=flags,
-        elsewhere=dict.fromkeys(elsewhere, f"{other.name} tasks"),
+        elsewhere=dict.fromkeys(elsewhere, f"{other.name} tasks") | _of_clip(flags),
     )
     return parsed.run, parsed.recipe
+
+
+def _of_clip(flags: Container[str]) -> dict[str, str]:
+    """Settings of clip bounds, where the method has none -> the methods that have."""
+    from redline.algorithms import registry
+    from redline.algorithms.core.clipping import Clip
+
+    names = [f"clip.{name}" for name in flat_types(Clip)]
+    if names[0] in flags:
+        return {}
+    clipped = [
+        name
+        for name in registry.names()
+        if "clip" in {field.name for field in dataclasses.fields(registry.get(name))}
+    ]
+    return dict.fromkeys(
+        names, f"methods with a clip ({', '.join(clipped)}), and this one has none"
+    )
 
 
 def _overrides(before: tuple[Any, Any], after: tuple[Any, Any]) -> dict[str, Any]:

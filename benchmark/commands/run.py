@@ -16,6 +16,7 @@ from redline.benchmark.baselines import catalogue
 from redline.benchmark.breaking import Tripped
 from redline.benchmark.config import Resolved
 from redline.benchmark.errors import BadInput, describe, first_line
+from redline.benchmark.notes import notes
 from redline.benchmark.parsing import option
 from redline.benchmark.preflight import check_tasks
 from redline.benchmark.runs import is_done, read_run, run_path
@@ -45,6 +46,8 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     try:
         check_tasks([resolved])
+        for note in notes(resolved):
+            print(f"note: {note}", file=sys.stderr)
         last = _train(resolved, folder)
     except BadInput:
         raise

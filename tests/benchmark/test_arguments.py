@@ -14,7 +14,7 @@ REFUSED = {
     "not a number": ("--lr abc", "--lr must be a number, got 'abc'"),
     "fraction": ("--steps 1.5", "--steps must be a whole number, got '1.5'"),
     "infinite": ("--steps inf", "--steps must be a whole number, got 'inf'"),
-    "choice": ("--clip.schedule linea", "must be one of fixed, linear, got 'linea'; nearest: lin"),
+    "choice": ("--clip.schedule linea", "or several joined by +, got 'linea'; nearest: linear"),
     "optional": ("--target-kl x", "--target-kl must be a number or None, got 'x'"),
     "list": ("--hidden 64 b", "--hidden must be whole numbers, got '64 b'"),
     "no value": ("--lr", "--lr needs a value: a number"),
