@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from redline.benchmark import ranks
 from redline.benchmark.baselines import catalogue
 from redline.benchmark.config import Resolved, flat_fields
 from redline.benchmark.errors import BadInput, describe
@@ -44,7 +45,7 @@ def _check_language(runs: Iterable[Resolved]) -> None:
             algorithm = resolved.recipe.build()
             with contextlib.closing(make_language_track(resolved, algorithm)) as track:
                 sizes[key] = len(track.policy.parameters)
-            if track.note:
+            if track.note and ranks.first():
                 print(f"{run.model}: {track.note}", file=sys.stderr)
         _check_dense(resolved, sizes[key], f"model {run.model}")
 

@@ -108,17 +108,18 @@ class Recorder:
         Raises:
             OSError: The folder cannot be written.
         """
-        checkpoint.save(
-            self._folder.folder,
-            {
-                "hash": self.resolved.hash,
-                "step": self.step,
-                "updates": self._updates,
-                "learner": self._learned.state_dict(),
-                "track": self._evaluator.state_dict(),
-                PROGRESS: self.progress(),
-            },
-        )
+        if self._folder.writes:
+            checkpoint.save(
+                self._folder.folder,
+                {
+                    "hash": self.resolved.hash,
+                    "step": self.step,
+                    "updates": self._updates,
+                    "learner": self._learned.state_dict(),
+                    "track": self._evaluator.state_dict(),
+                    PROGRESS: self.progress(),
+                },
+            )
         self._saved = time.monotonic()
 
     def progress(self) -> dict[str, Any]:

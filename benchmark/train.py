@@ -15,10 +15,9 @@ from redline.algorithms.core.breaker import Breaker, Trip, not_finite
 from redline.algorithms.core.contracts import Critic, Policy
 from redline.algorithms.core.learner import Algorithm, Learner
 from redline.algorithms.core.types import Metrics, Need, Progress, Rollout
-from redline.benchmark import checkpoint
+from redline.benchmark import checkpoint, ranks
 from redline.benchmark.baselines import catalogue
 from redline.benchmark.breaking import Tripped, sentence
-from redline.benchmark.breaking import save as save_trip
 from redline.benchmark.config import Resolved, setting_names
 from redline.benchmark.errors import BadInput, spelled
 from redline.benchmark.recording import (
@@ -32,7 +31,7 @@ from redline.benchmark.recording import (
 from redline.benchmark.resume import PROGRESS
 from redline.benchmark.tracks import LANGUAGE, require_language_packages, track_of
 from redline.benchmark.worker import Worker
-from redline.benchmark.writing import RunFolder, writing
+from redline.benchmark.writing import RunFolder, silent, writing
 
 if TYPE_CHECKING:
     from redline.llm_track.track import LanguageTrack
@@ -98,12 +97,26 @@ def opened(resolved: Resolved, folder: Path) -> Iterator[Loop]:
     with (
         Worker() as worker,
         contextlib.closing(make_track(resolved, algorithm, worker)) as track,
-        writing(folder, resolved) as run,
+        _record(folder, resolved) as run,
     ):
         loop = Loop(resolved, _learner(resolved, algorithm, track), track, run)
         if run.state is not None:
             loop.resume(run.state)
         yield loop
+
+
+@contextlib.contextmanager
+def _record(folder: Path, resolved: Resolved) -> Iterator[RunFolder]:
+    """The run's folder, which of several processes the first one writes."""
+    if ranks.count() == 1:
+        with writing(folder, resolved) as run:
+            yield run
+        return
+    from redline.llm_track.ranks import share
+
+    with writing(folder, resolved) if ranks.first() else silent(folder) as run:
+        run.state = share(run.state)
+        yield run
 
 
 def parts(resolved: Resolved) -> tuple[Learned, Evaluated]:
@@ -208,7 +221,7 @@ class Loop(Recorder):
         breaker, folder = self._breaker, self._folder
         folder.trips.add(trip, self.step, self._updates, breaker.action)
         if len(folder.trips) == 1 or breaker.goes_back:
-            save_trip(folder.folder, self._learner, trip, self.step, self._updates)
+            folder.keep(self._learner, trip, self.step, self._updates)
         ends = breaker.tripped()
         if not breaker.goes_back:
             return
@@ -266,6 +279,7 @@ def make_language_track(
     require_language_packages(f"task {run.task!r}")
     from redline.llm_track.checks import CheckFailed
     from redline.llm_track.models import ModelError
+    from redline.llm_track.ranks import RanksError
     from redline.llm_track.sampler import SamplingError
     from redline.llm_track.split import TaskError
     from redline.llm_track.text import TextError
@@ -279,7 +293,7 @@ def make_language_track(
             seed=run.seed,
             worker=worker if run.sampler_process else None,
         )
-    except (TaskError, ModelError, SamplingError, TextError, CheckFailed) as error:
+    except (TaskError, ModelError, SamplingError, TextError, CheckFailed, RanksError) as error:
         raise BadInput(spelled(str(error), setting_names(resolved))) from error
 
 

@@ -9,10 +9,11 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from redline.benchmark import checkpoint, resume
+from redline.benchmark import checkpoint, ranks, resume
 from redline.benchmark.breaking import TRIP, Tripped, Trips
+from redline.benchmark.breaking import save as save_trip
 from redline.benchmark.config import Resolved
 from redline.benchmark.errors import BadInput, describe
 from redline.benchmark.files import Busy, Hold, remove_temporary, replacing
@@ -27,6 +28,10 @@ from redline.benchmark.machine import (
 from redline.benchmark.runs import EVENTS, FILES, leftovers, read_run
 from redline.benchmark.tracks import track_of
 
+if TYPE_CHECKING:
+    from redline.algorithms.core.breaker import Trip
+    from redline.algorithms.core.learner import Learner
+
 
 def _write(folder: Path, resolved: Resolved, status: str, started: float, **more: Any) -> None:
     """run.json, replaced in one step."""
@@ -38,6 +43,7 @@ def _write(folder: Path, resolved: Resolved, status: str, started: float, **more
         "versions": versions(track_of(resolved.run.task).packages),
         "git": git_state(),
         "host": host(),
+        **({"processes": ranks.count()} if ranks.count() > 1 else {}),
         "started": started,
         **more,
     }
@@ -98,10 +104,13 @@ class RunFolder:
         last: The last evaluation; empty before the first.
         state: The checkpoint that an unfinished run goes on from; None where it starts anew.
         trips: Of the breaker.
+        writes: It is written at all.
 
     Raises:
         BadInput: The folder cannot be written, or another process is writing to it.
     """
+
+    writes = True
 
     def __init__(self, folder: Path, resolved: Resolved) -> None:
         self.folder, self._resolved = folder, resolved
@@ -209,6 +218,14 @@ class RunFolder:
         if self._tensorboard is not None:
             self._tensorboard.scalars(step, metrics, always=True)
 
+    def keep(self, learner: Learner, trip: Trip, step: int, update: int) -> None:
+        """Write what the breaker tripped on.
+
+        Raises:
+            OSError: The folder cannot be written.
+        """
+        save_trip(self.folder, learner, trip, step, update)
+
     def finish(self, status: str, **more: Any) -> None:
         """Close the files, write the final status, and let go of the folder.
 
@@ -225,6 +242,41 @@ class RunFolder:
                 (self.folder / checkpoint.PREVIOUS).unlink(missing_ok=True)
         finally:
             self._hold.release()
+
+
+class SilentFolder(RunFolder):
+    """The same folder for a process that trains along and writes nothing.
+
+    Args:
+        folder: Another process writes it.
+    """
+
+    writes = False
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.last = {}
+        self.trips = Trips()
+        self._started = self._opened = time.time()
+        self._elapsed = 0.0
+        self._tensorboard = None
+        self.state = None
+
+    def log(self, step: int, update: int, metrics: Mapping[str, float]) -> None:
+        """Nothing."""
+
+    def log_eval(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Remember it."""
+        self.last = metrics
+
+    def keep(self, learner: Learner, trip: Trip, step: int, update: int) -> None:
+        """Nothing."""
+
+
+@contextlib.contextmanager
+def silent(folder: Path) -> Iterator[RunFolder]:
+    """A folder that is not written, for `writing` in its place."""
+    yield SilentFolder(folder)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from redline.llm_track.freeze import freeze
 from redline.llm_track.models import checkpoint_layers, load_model
 from redline.llm_track.policy import CausalLMPolicy
 from redline.llm_track.problems import LanguageTask
+from redline.llm_track.ranks import join
 from redline.llm_track.sampler import Generation, LanguageSampler
 from redline.llm_track.settings import Freeze, LanguageSettings
 from redline.llm_track.tasks import language_task
@@ -46,14 +47,18 @@ def assemble(task: str, settings: LanguageSettings, seed: int) -> Parts:
         TaskError: There is no such task.
         ModelError: There is no such model, dtype or device, or it has no such parts to freeze.
         SamplingError: Settings that no completion can be made with.
+        RanksError: The processes of a launcher cannot train together.
     """
+    ranks = join(settings.device)
     problems = language_task(task, settings.task_settings())
     sampling = settings.sampling_settings()
     language_model = load_model(settings.model, settings.dtype, settings.device)
     frozen = settings.freeze != Freeze()
     note = freeze(language_model.model, settings.freeze) if frozen else ""
     policy = CausalLMPolicy(language_model.model, temperature=settings.temperature)
+    policy.ranks = ranks
     if settings.gradient_checkpointing:
         checkpoint_layers(policy.model)
     rng, trial = (np.random.default_rng(part) for part in np.random.SeedSequence(seed).spawn(2))
-    return Parts(problems, policy, Generation(language_model, sampling), rng, trial, note)
+    generation = Generation(language_model, sampling, ranks)
+    return Parts(problems, policy, generation, rng, trial, note)

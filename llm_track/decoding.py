@@ -13,6 +13,7 @@ from transformers import DynamicCache
 
 from redline.algorithms.core.mixture import MixturePolicy, log_mixture
 from redline.algorithms.core.types import Array
+from redline.llm_track.ranks import ALONE, Ranks
 
 # Rows that have ended are dropped from the cache once they are this part of it: dropping copies
 # the cache, keeping wastes their share of every step.
@@ -156,6 +157,7 @@ def generate(
     eos_id: int,
     pad_id: int,
     rng: np.random.Generator | None,
+    ranks: Ranks = ALONE,
 ) -> Completions:
     """Complete every prompt `repeat` times.
 
@@ -170,16 +172,20 @@ def generate(
         eos_id: Ends a completion.
         pad_id: Fills rows after their end.
         rng: Draws tokens; None: always the most probable one.
+        ranks: Processes that share the prompts; each gets all completions.
     """
     count = len(prompts.tokens) * repeat
     uniform = None if rng is None else rng.random((count, cap))
-    tokens = np.full((count, cap), pad_id, dtype=np.int64)
+    tokens = np.zeros((count, cap), dtype=np.int64)
     log_prob = np.zeros((count, cap))
     length = np.zeros(count, dtype=np.int64)
     ended = np.zeros(count, dtype=bool)
-    rows = np.arange(count)  # those that the decoder still holds
-    log_probs = decoder.start(prompts, repeat)
-    for t in range(cap):
+    own = ranks.rows(len(prompts.tokens))
+    # Those that the decoder still holds.
+    rows = (own[:, None] * repeat + np.arange(repeat)).reshape(-1)
+    if len(own):
+        log_probs = decoder.start(Prompts(*(part[own] for part in prompts)), repeat)
+    for t in range(cap if len(own) else 0):
         chosen, its_log_prob = choose(log_probs, None if uniform is None else uniform[rows, t])
         going = ~ended[rows]
         live = rows[going]
@@ -193,9 +199,11 @@ def generate(
             decoder.keep(left)
             rows, chosen = rows[left], chosen[left]
         log_probs = decoder.append(chosen)
+    tokens, log_prob, length, ended = map(ranks.total, (tokens, log_prob, length, ended))
     longest = int(length.max())
     mask = np.arange(longest) < length[:, None]
-    return Completions(tokens[:, :longest], mask, ended, log_prob[:, :longest])
+    tokens = np.where(mask, tokens[:, :longest], pad_id)
+    return Completions(tokens, mask, ended, log_prob[:, :longest])
 
 
 def choose(log_probs: Tensor, uniform: Array | None) -> tuple[Array, Array]:

@@ -45,7 +45,7 @@ def fisher_product(policy: CausalLMPolicy, batch: Batch) -> Callable[[Array], Ar
         )
     block = _block(policy)
     trunk = {name: slot for name, slot in policy.trunk_slots.items() if slot in block}
-    parts = list(policy.parts(batch.observation, batch.mask))
+    parts = list(policy.parts(batch.observation, policy.ranks.own(batch.mask)))
     count = max(1, int(batch.mask.sum()))
     kept: list[Tensor] = []
     if len(parts) == 1:
@@ -67,6 +67,7 @@ def fisher_product(policy: CausalLMPolicy, batch: Batch) -> Callable[[Array], Ar
                 pulled = _through_head(policy, states.detach(), tangent, head, moved, count)
                 if inputs:
                     torch.autograd.backward(states, pulled, retain_graph=bool(kept), inputs=inputs)
+        policy.ranks.add(result)
         return result
 
     return product

@@ -14,6 +14,7 @@ from redline.algorithms.core.flat import FlatModule
 from redline.algorithms.core.types import Array
 from redline.llm_track.completions import Completions, Part
 from redline.llm_track.head import Head, default_chunk
+from redline.llm_track.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -39,6 +40,8 @@ class CausalNetwork(FlatModule):
     """
 
     per_element = False
+    # The processes that share its rows, in a run that several of them train.
+    ranks: Ranks = ALONE
 
     def __init__(
         self, model: PreTrainedModel, temperature: float, rows: int | None, chunk: int | None
@@ -118,9 +121,15 @@ class CausalNetwork(FlatModule):
         hidden: Tensor = output.last_hidden_state[part.states]
         return hidden.to(self.dtype)
 
-    @torch.no_grad()
     def hidden(self, observation: Array, mask: Array) -> Tensor:
         """The last layer's states [B, T, D] that each element is drawn from; 0 where masked."""
+        found = self.own_hidden(observation, self.ranks.own(self.asarray(mask)))
+        self.ranks.add(found)
+        return found
+
+    @torch.no_grad()
+    def own_hidden(self, observation: Array, mask: Array) -> Tensor:
+        """The same of exactly the elements of `mask`, by this process alone."""
         observation, mask = self.asarray(observation), self.asarray(mask)
         found = torch.zeros(
             (*mask.shape, self.output.in_features), dtype=self.dtype, device=mask.device

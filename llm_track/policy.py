@@ -114,6 +114,7 @@ class CausalLMPolicy(CausalNetwork):
             full=self.full,
             fisher_layers=self.fisher_layers,
         )
+        twin.ranks = self.ranks
         twin.restore(self.parameters)
         return twin
 
@@ -126,15 +127,17 @@ class CausalLMPolicy(CausalNetwork):
     @torch.no_grad()
     def evaluate(self, batch: Batch) -> Evaluation:
         """See `redline.algorithms.core.contracts.Policy`."""
-        head, states = self.head(), self.hidden(batch.observation, batch.mask)
+        mine = self.ranks.own(batch.mask)
+        head, states = self.head(), self.own_hidden(batch.observation, mine)
         log_prob = states.new_zeros(batch.mask.shape)
         entropy = torch.zeros_like(log_prob)
         full = states.new_zeros((*log_prob.shape, self.distribution.n)) if self.full else None
-        for index, log_p in self._scored(batch.mask, states, head):
+        for index, log_p in self._scored(mine, states, head):
             log_prob[index] = _chosen(log_p, batch.action[index])
             entropy[index] = self.distribution.entropy(self.xp, (log_p,))
             if full is not None:
                 full[index] = log_p
+        self.ranks.add(log_prob, entropy, states if full is None else full)
         frozen = LazyLogProbs(states, head.clone()) if full is None else full
         return Evaluation(log_prob, entropy, (frozen,))
 
@@ -148,27 +151,28 @@ class CausalLMPolicy(CausalNetwork):
         """See `redline.algorithms.core.contracts.Policy`."""
         self.collect_into(self.gradient_buffer)
         # A guess at what has a weight decides what is kept of the first pass, never the result.
-        likely = batch.mask
+        mine = likely = self.ranks.own(batch.mask)
         if entropy is None and kl is None:
             likely = likely & (likely & (batch.advantage != 0.0)).any(-1, keepdim=True)
         first = list(self.parts(batch.observation, likely))
         kept = None
-        rest = batch.mask
+        rest = mine
         if len(first) == 1:
             rest = rest & ~likely
             with torch.enable_grad():
                 kept = self.states(first[0])
-        states = self.hidden(batch.observation, rest)
+        states = self.own_hidden(batch.observation, rest)
         if kept is not None:
             states[first[0].elements] = kept.detach()
         terms = self._terms(batch, states, weigh, entropy, kl)
-        acting = terms.acting(batch.mask)
+        acting = terms.acting(mine)
         with torch.enable_grad(), self.learning_head() as head:
             if kept is not None:
                 self._backward(first[0], kept, batch, terms, head)
                 acting = acting & ~likely
             for part in self.parts(batch.observation, acting):
                 self._backward(part, self.states(part), batch, terms, head)
+        self.ranks.add(self.gradient_buffer)
 
     @torch.no_grad()
     def _terms(
@@ -179,14 +183,15 @@ class CausalLMPolicy(CausalNetwork):
         entropy: Array | None,
         kl: KLTerm | None,
     ) -> _Terms:
-        """The coefficients, from what the whole batch's states [B, T, D] give."""
+        """The coefficients, from what the states [B, T, D] of this process's rows give."""
         log_prob = states.new_zeros(batch.mask.shape)
         divergence = torch.zeros_like(log_prob)
         reverse = kl is not None and kl.reverse
-        for index, log_p in self._scored(batch.mask, states, self.head()):
+        for index, log_p in self._scored(self.ranks.own(batch.mask), states, self.head()):
             log_prob[index] = _chosen(log_p, batch.action[index])
             if kl is not None:
                 divergence[index] = self._divergence(batch, index, log_p, reverse)
+        self.ranks.add(log_prob, divergence)
         pull = None if kl is None else kl.coefficient(divergence)
         return _Terms(weigh(log_prob), entropy, pull, reverse)
 
@@ -228,8 +233,10 @@ class CausalLMPolicy(CausalNetwork):
         old, new = batch.reference[0], (evaluation or self.evaluate(batch)).params[0]
         pair = (new, old) if reverse else (old, new)
         divergence = torch.zeros(batch.mask.shape, dtype=self.dtype, device=batch.mask.device)
-        first, second = ((part[batch.mask],) for part in pair)
-        divergence[batch.mask] = self.distribution.kl(self.xp, first, second)
+        mine = self.ranks.own(batch.mask)
+        first, second = ((part[mine],) for part in pair)
+        divergence[mine] = self.distribution.kl(self.xp, first, second)
+        self.ranks.add(divergence)
         return divergence
 
     def fisher_product(self, batch: Batch) -> Callable[[Array], Array]:

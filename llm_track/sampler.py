@@ -14,6 +14,7 @@ from redline.llm_track.decoding import Completions, Prompts, decoder_of, generat
 from redline.llm_track.extraction import Reading
 from redline.llm_track.models import LanguageModel
 from redline.llm_track.problems import LanguageTask, Problem
+from redline.llm_track.ranks import ALONE, Ranks
 from redline.llm_track.rewards import RewardWeights, Score, score
 
 
@@ -56,9 +57,13 @@ class Generation:
     Args:
         language_model: Gives the tokenizer and the context; the weights are the policy's.
         settings: How.
+        ranks: Processes that share the prompts.
     """
 
-    def __init__(self, language_model: LanguageModel, settings: SamplingSettings) -> None:
+    def __init__(
+        self, language_model: LanguageModel, settings: SamplingSettings, ranks: Ranks = ALONE
+    ) -> None:
+        self.ranks = ranks
         self.language_model, self.settings = language_model, settings
 
     def prompts(self, texts: Sequence[str]) -> Prompts:
@@ -90,6 +95,7 @@ class Generation:
             eos_id=tokenizer.eos_id,
             pad_id=tokenizer.pad_id,
             rng=rng,
+            ranks=self.ranks,
         )
 
     def scores(self, problems: Sequence[Problem], completions: Completions) -> list[Score]:

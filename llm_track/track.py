@@ -15,6 +15,7 @@ from redline.llm_track.assembly import Parts, assemble
 from redline.llm_track.critic import HeadCritic
 from redline.llm_track.evaluate import LanguageEvaluator
 from redline.llm_track.policy import CausalLMPolicy
+from redline.llm_track.ranks import RanksError, join
 from redline.llm_track.settings import LanguageSettings
 from redline.llm_track.stale import ProcessSampler, StaleSampler, Worker
 
@@ -107,11 +108,17 @@ def language_track(
         SamplingError: Settings or prompts that do not fit the model.
         CheckFailed: Sampling and scoring do not agree.
         SamplerProcessError: The worker failed.
+        RanksError: The processes of a launcher cannot train together.
         ValueError: A negative staleness, or 0 with a worker.
     """
     least = 0 if worker is None else 1
     if settings.stale < least:
         raise ValueError(f"stale must be at least {least}, got {settings.stale}")
+    if worker is not None and join(settings.device).count > 1:
+        raise RanksError(
+            "sampler_process must be off where several processes train together: each samples its "
+            "share of the prompts"
+        )
     # First, so that it loads the model while this process does.
     remote = None if worker is None else ProcessSampler(worker, task, settings, seed)
     parts = assemble(task, settings, seed)

@@ -12,7 +12,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from redline.benchmark import matrix, suite
+from redline.benchmark import matrix, ranks, suite
 from redline.benchmark.baselines.catalogue import footnote
 from redline.benchmark.errors import BadInput, first_line
 from redline.benchmark.outcomes import Outcome
@@ -60,6 +60,7 @@ def main(arguments: Sequence[str]) -> int:
         raise BadInput(f"--jobs must be at least 1, got {config.jobs}")
     if config.patience is not None and not config.patience > 0:
         raise BadInput(f"--patience must be above 0, or none, got {config.patience:g}")
+    ranks.require_alone("redline matrix")
     chosen = suite.read(config.suite)
     root = config.out or Path("results") / chosen.name
     cells = suite.cells(chosen, root, config.seeds, config.steps)

@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from redline.benchmark import ranks
 from redline.benchmark.arguments import resolve
 from redline.benchmark.baselines import catalogue
 from redline.benchmark.breaking import Tripped
@@ -20,7 +21,7 @@ from redline.benchmark.notes import notes
 from redline.benchmark.parsing import option
 from redline.benchmark.preflight import check_tasks
 from redline.benchmark.runs import is_done, read_run, run_path
-from redline.benchmark.tracks import track_of
+from redline.benchmark.tracks import LANGUAGE, track_of
 from redline.benchmark.writing import record_failure
 
 
@@ -40,6 +41,8 @@ def main(arguments: Sequence[str]) -> int:
     resolved = resolve(arguments[0], arguments[1:])
     if any(not path.strip() for path in option(arguments, "out")):
         raise BadInput("--out must be a folder, got ''")
+    if track_of(resolved.run.task) is not LANGUAGE:
+        ranks.require_alone(f"a run on {resolved.run.task}")
     folder = resolved.run.out or run_path(Path("results") / "run", resolved)
     if not resolved.run.overwrite and is_done(folder, resolved):
         print(f"{folder} is complete already; --overwrite trains it again")
@@ -52,17 +55,27 @@ def main(arguments: Sequence[str]) -> int:
     except BadInput:
         raise
     except Tripped as end:
-        print(f"redline: {end}", file=sys.stderr)
-        print("\n".join(track_of(resolved.run.task).show((read_run(folder) or {})["final"])))
-        print(f"run: {folder}")
+        _tell_trip(resolved, folder, end)
         return 3
     except (Exception, SystemExit) as error:  # an environment may call sys.exit
         print(f"redline: {_failed(resolved, folder, error)}", file=sys.stderr)
         return 1
-    print("\n".join(track_of(resolved.run.task).show(last)))
-    print(_history(folder), end="")
-    print(f"run: {folder}")
+    _tell(resolved, folder, last)
     return 0
+
+
+def _tell(resolved: Resolved, folder: Path, last: Mapping[str, float]) -> None:
+    if ranks.first():
+        print("\n".join(track_of(resolved.run.task).show(last)))
+        print(_history(folder), end="")
+        print(f"run: {folder}")
+
+
+def _tell_trip(resolved: Resolved, folder: Path, end: Tripped) -> None:
+    if ranks.first():
+        print(f"redline: {end}", file=sys.stderr)
+        print("\n".join(track_of(resolved.run.task).show((read_run(folder) or {})["final"])))
+        print(f"run: {folder}")
 
 
 def _history(folder: Path) -> str:
@@ -91,6 +104,8 @@ def _cuts(cuts: Sequence[Mapping[str, Any]]) -> str:
 def _failed(resolved: Resolved, folder: Path, error: BaseException) -> str:
     """Record a failure; the sentence about it."""
     sentence = f"the run failed: {first_line(describe(error))}"
+    if not ranks.first():
+        return sentence
     try:
         recorded = record_failure(folder, resolved, describe(error), traceback.format_exc())
     except OSError as fault:
@@ -111,7 +126,8 @@ def _train(resolved: Resolved, folder: Path) -> dict[str, float]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[last]}"),
     )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    quiet = not (console.is_terminal and ranks.first())
+    with Progress(*columns, console=console, disable=quiet) as bar:
         title = f"{resolved.algo} {resolved.run.task}"
         task = bar.add_task(title, total=resolved.run.steps, last="")
 

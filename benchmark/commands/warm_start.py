@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from redline.benchmark import ranks
 from redline.benchmark.errors import BadInput, as_flag
 from redline.benchmark.parsing import parse
 from redline.benchmark.runs import safe_name
@@ -74,6 +75,7 @@ def main(arguments: Sequence[str]) -> int:
     """Train, write the folder of the model, and say where it lies."""
     config = parse(WarmStartConfig, arguments, prog="redline warm-start", description=_DESCRIPTION)
     _check(config)
+    ranks.require_alone("redline warm-start")
     folder = config.out or Path("results") / "warm-start" / safe_name(config.model)
     if (folder / "config.json").exists() and not config.overwrite:
         raise BadInput(f"{folder} holds a model already; use --overwrite or another --out")

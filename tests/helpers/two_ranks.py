@@ -1,0 +1,99 @@
+"""One of two processes that share a policy's rows: what they compute is what one alone computes.
+
+Run with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in the environment; ends with an
+AssertionError where something differs.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from closeness import close
+from language import micro_language_model
+from micro import MODELS, micro_batch
+
+from redline.algorithms.core.types import Batch
+from redline.llm_track.critic import HeadCritic
+from redline.llm_track.policy import CausalLMPolicy
+from redline.llm_track.ranks import ALONE, Ranks, join, share
+from redline.llm_track.sampler import Generation, SamplingSettings
+
+
+def pair(kind: str, together: Ranks, **settings: Any) -> tuple[CausalLMPolicy, CausalLMPolicy]:
+    """The same policy alone and together with the other process."""
+    alone = CausalLMPolicy(MODELS[kind](torch.float64), 0.7, **settings)
+    shared = CausalLMPolicy(MODELS[kind](torch.float64), 0.7, **settings)
+    shared.ranks = together
+    return alone, shared
+
+
+def same_policy(kind: str, together: Ranks, groups: int, **settings: Any) -> None:
+    """Scores, divergences, gradient and Fisher product on `groups` x 3 rows."""
+    alone, shared = pair(kind, together, **settings)
+    batch = micro_batch(alone, groups=groups)
+    v = torch.randn(len(alone.parameters), generator=torch.Generator().manual_seed(0)).double()
+    for one, other in zip(derived(alone, batch, v), derived(shared, batch, v), strict=True):
+        close(other, one, rtol=1e-10, atol=1e-12)
+    close(
+        shared.hidden(batch.observation, batch.mask),
+        alone.hidden(batch.observation, batch.mask),
+        rtol=1e-10,
+        atol=1e-12,
+    )
+
+
+def derived(policy: CausalLMPolicy, batch: Batch, v: Any) -> list[Any]:
+    evaluated = policy.evaluate(batch)
+    # The weights look at all rows, as a standardised advantage or a clip by quantiles would.
+    policy.gradient(batch, lambda log_prob: log_prob - log_prob.mean())
+    return [
+        evaluated.log_prob,
+        evaluated.entropy,
+        policy.kl(batch, evaluated),
+        policy.gradient_buffer.clone(),
+        policy.fisher_product(batch)(v),
+    ]
+
+
+def same_values(together: Ranks) -> None:
+    """The value head sees the states of all rows."""
+    alone, shared = pair("llama", together)
+    batch = micro_batch(alone, groups=1)
+    critics = [HeadCritic(policy, 4, np.random.default_rng(0)) for policy in (alone, shared)]
+    for critic in critics:
+        critic.module[-1].weight.data.fill_(0.3)
+    one, other = (critic.values(batch.observation, batch.mask) for critic in critics)
+    assert np.abs(one).max() > 0.0
+    close(other, one, rtol=1e-6, atol=1e-6)
+
+
+def same_completions(together: Ranks, prompts: list[str]) -> None:
+    """Whoever decodes a prompt, all have its completions."""
+    made = micro_language_model()
+    found = []
+    for ranks in (ALONE, together):
+        generation = Generation(made, SamplingSettings(max_completion=12), ranks)
+        rows, rng = generation.prompts(prompts), np.random.default_rng(3)
+        found.append(generation.complete(made, rows, 3, rng))
+    alone, shared = found
+    for name in ("tokens", "mask", "ended"):
+        one, other = getattr(alone, name), getattr(shared, name)
+        assert one.dtype == other.dtype and np.array_equal(one, other), name
+    close(shared.log_prob, alone.log_prob, rtol=1e-5, atol=1e-6)
+
+
+def main() -> None:
+    together = join("cpu")
+    assert together.count == 2
+    assert share(together.rank) == 0
+    for kind in MODELS:
+        same_policy(kind, together, groups=3)
+        same_policy(kind, together, groups=1, rows=1, chunk=2, full=False)
+    same_values(together)
+    same_completions(together, ["1+2=", "31+4=", "5+600="])
+    same_completions(together, ["1+2="])  # the second process has no prompt
+    print("same", together.rank)
+
+
+if __name__ == "__main__":
+    main()
