@@ -21,6 +21,7 @@ redline: a benchmark suite for policy optimisation.
   redline run ALGO --task TASK [settings]   train one run
   redline matrix SUITE [--jobs N]           train every run of a suite that is missing
   redline report DIR [--baseline ALGO]      tables and curves of all runs below a folder
+  redline doctor RUN|DIR [--json]           what is wrong with a run, with evidence and advice
   redline eval RUN [--episodes N]           play a trained policy
   redline watch RUN [--out FILE.mp4]        film it while it plays
   redline list [algorithms|tasks|suites]    what there is to run
@@ -31,7 +32,7 @@ redline: a benchmark suite for policy optimisation.
 COMMAND --help lists its settings; redline run ppo --help those of an algorithm.
 """
 
-COMMANDS = ("run", "matrix", "report", "eval", "watch", "list", "warm-start", "bench")
+COMMANDS = ("run", "matrix", "report", "doctor", "eval", "watch", "list", "warm-start", "bench")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,6 +9,8 @@ from pathlib import Path
 from redline.benchmark import tables
 from redline.benchmark.baselines.catalogue import footnote
 from redline.benchmark.comparison import By, Judging, comparison, judging, unlike
+from redline.benchmark.doctor.examine import examine
+from redline.benchmark.doctor.history import read as read_history
 from redline.benchmark.errors import BadInput, first_line
 from redline.benchmark.records import Results, load
 from redline.benchmark.scores import across_tasks
@@ -30,6 +32,11 @@ _TRIPS = """\
 Updates after which more than 80% of the ratios lay outside [0.8, 1.2] (outside_band), whose
 KL(old‖new) was above 0.5 nats (kl), or that met nan (not_finite). Where the setting `breaker` is
 "record", as in suites, nothing followed from them.
+"""
+# Of more, the rules would take longer than all the rest.
+_MOST_EXAMINED = 500
+_DOCTOR = """\
+`redline doctor` has the steps, the advice and the source of each.
 """
 _READING = """\
 *best* is the highest of a run's evaluations. *area* is the area
@@ -106,6 +113,10 @@ def _parts(root: Path, results: Results, how: Judging | None) -> Iterable[str]:
         yield "## Trips of the breaker"
         yield _TRIPS
         yield "\n".join(f"- {line}" for line in lines)
+    if lines := examined(root, results):
+        yield "## What the doctor says"
+        yield _DOCTOR
+        yield "\n".join(f"- {line}" for line in lines)
     if lines := problems(results):
         yield "## What does not count, or not alike"
         yield "\n".join(f"- {line}" for line in lines)
@@ -141,6 +152,26 @@ def _setup(results: Results, track: Track) -> str:
         f"{count} runs of {steps} {track.unit}, evaluated at the start and {evals} times on {size} "
         f"{track.size.removeprefix('eval_')} each."
     )
+
+
+def examined(root: Path, results: Results) -> list[str]:
+    """Findings about the runs that are done, a line per rule, method and task."""
+    lines = []
+    done = results.runs[results.runs["status"] == "done"]
+    if len(done) > _MOST_EXAMINED:
+        return [f"{len(done):,} runs are too many to go through here"]
+    for (task, method), runs in done.groupby(["task", "method"], sort=False):
+        found: dict[tuple[str, str], list[str]] = {}
+        for path in runs["path"]:
+            for finding in examine(read_history(root / path)):
+                kind = ("note" if finding.severity == "note" else "**warning**", finding.rule)
+                found.setdefault(kind, []).append(finding.evidence)
+        lines += [
+            f"{method} on {task}: {kind} {rule} in {len(said)} of {len(runs)} runs, in the first "
+            f"{said[0]}"
+            for (kind, rule), said in sorted(found.items())
+        ]
+    return lines
 
 
 def tripped(results: Results) -> list[str]:

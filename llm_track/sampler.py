@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -199,6 +200,7 @@ class LanguageSampler:
             episode_return=reward,
             episode_length=length.tolist(),
             log_prob=completions.log_prob if self.keep_log_prob else None,
+            sampled_log_prob=completions.log_prob,
             metrics=group_metrics(scores, completions, need.group_size),
         )
 
@@ -211,6 +213,12 @@ def observation(prompts: Prompts, completions: Completions, repeat: int) -> Arra
     return np.stack([both, np.concatenate([mask, completions.mask], axis=1)], axis=-1)
 
 
+def top_share(answers: Sequence[str]) -> float:
+    """Share of the most frequent answer among all completions; those without one have none."""
+    counts = Counter(answer for answer in answers if answer)
+    return max(counts.values(), default=0) / len(answers)
+
+
 def group_metrics(scores: Sequence[Score], completions: Completions, group_size: int) -> Metrics:
     """What a rollout's completions are like, means over completions or groups.
 
@@ -218,7 +226,8 @@ def group_metrics(scores: Sequence[Score], completions: Completions, group_size:
         Shares: right answers (as counted, and by either reading), completions in the asked form,
         completions cut by the cap, groups whose answers are all right and all wrong (they teach a
         group-relative method nothing).
-        Counts: tokens of a completion, and different answers in a group.
+        Counts: tokens of a completion, and different answers in a group. The share of the
+        answer that is given most often, over all prompts: near 1 where answers collapse to one.
     """
     correct = np.array([found.correct for found in scores]).reshape(-1, group_size)
     answers = np.array([found.answer for found in scores], dtype=object).reshape(-1, group_size)
@@ -232,4 +241,5 @@ def group_metrics(scores: Sequence[Score], completions: Completions, group_size:
         "llm/group_all_right": float(correct.all(axis=1).mean()),
         "llm/group_all_wrong": float((~correct).all(axis=1).mean()),
         "llm/distinct_answers": float(np.mean([len({*group} - {""}) for group in answers])),
+        "llm/top_answer": top_share(answers.ravel().tolist()),
     }

@@ -21,7 +21,13 @@ from redline.algorithms.core.penalties import Penalties, kl_estimate
 from redline.algorithms.core.schedules import ClipState
 from redline.algorithms.core.shaping import Shaping
 from redline.algorithms.core.surrogates import Surrogate
-from redline.algorithms.core.telemetry import after_update, bounds_in_force
+from redline.algorithms.core.telemetry import (
+    after_update,
+    bounds_in_force,
+    group_spread,
+    mean_ratio,
+    sampling_gap,
+)
 from redline.algorithms.core.types import Array, Batch, Metrics, Need, Progress, Rollout
 from redline.algorithms.core.updates import UpdateRule
 from redline.algorithms.core.value import ValueFunction
@@ -169,7 +175,7 @@ class Learner:
         """
         rollout = self.algorithm.shaping.rewards(rollout)
         evaluated = Evaluated(self, rollout, progress)
-        batch = self._batch(rollout, evaluated.advantage())
+        batch, start = self._batch(rollout, evaluated.advantage())
         clip = self.algorithm.clip
         bounds = None if clip is None else clip.bounds(progress, self.clip_state)
         if clip is not None and bounds is not None and clip.per_element:
@@ -200,14 +206,22 @@ class Learner:
         return (
             rollout.metrics
             | metrics
+            | start
             | self._anchor_metrics(batch, evaluation.log_prob)
             | evaluated.finish()
         )
 
-    def _batch(self, rollout: Rollout, advantage: Array) -> Batch:
-        fields = (rollout.observation, rollout.action, advantage, rollout.log_prob)
-        (observation, action, advantage, behaviour), mask = self.arranged(rollout, fields)
-        return self._with_old_policy(observation, action, advantage, behaviour, mask)
+    def _batch(self, rollout: Rollout, advantage: Array) -> tuple[Batch, Metrics]:
+        """What the policy learns from, and what there is to say before it does."""
+        known = (rollout.log_prob, rollout.sampled_log_prob)
+        fields = (rollout.observation, rollout.action, advantage, *known)
+        (observation, action, advantage, behaviour, sampled), mask = self.arranged(rollout, fields)
+        batch, log_prob = self._with_old_policy(observation, action, advantage, behaviour, mask)
+        reported = sampled if behaviour is None else behaviour
+        start = {} if reported is None else sampling_gap(log_prob, reported, mask)
+        if self.algorithm.need.group_size > 1:
+            start |= group_spread(rollout)
+        return batch, start
 
     def arranged(
         self, rollout: Rollout, fields: tuple[Array, ...]
@@ -233,7 +247,8 @@ class Learner:
         advantage: Array,
         behaviour: Array | None,
         mask: Array,
-    ) -> Batch:
+    ) -> tuple[Batch, Array]:
+        """The batch, and the log-probabilities of the policy that learns, before it does."""
         policy = self.policy
         placeholder = policy.asarray(advantage)
         batch = Batch(
@@ -251,7 +266,7 @@ class Learner:
             policy.restore(self._anchor)
             anchor = policy.evaluate(batch).log_prob
             policy.restore(current)
-        return Batch(
+        batch = Batch(
             batch.observation,
             batch.action,
             old_log_prob,
@@ -261,6 +276,7 @@ class Learner:
             anchor,
             evaluation.entropy if self.algorithm.needs_entropy else None,
         )
+        return batch, evaluation.log_prob
 
     def _with_bounds(self, batch: Batch, clip: Clip, bounds: tuple[float, float]) -> Batch:
         most = self.policy.distribution.most_entropy or 1.0
@@ -281,7 +297,11 @@ class Learner:
             anchor_log_prob=batch.anchor_log_prob,
         )
         mask = host(batch.mask)
-        return {"train/kl_reference": float(host(estimate)[mask].mean())}
+        drift = host(batch.old_log_prob - batch.anchor_log_prob)[mask]
+        return {
+            "train/kl_reference": float(host(estimate)[mask].mean()),
+            "train/ratio_reference": mean_ratio(drift),
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """Optimiser, parameters, reference policy and memories; RNG excluded (the run owns it)."""

@@ -90,6 +90,7 @@ def kept(rollout: Rollout, groups: Array) -> Rollout:
         row, column, observation = (part[real] for part in bootstrap)
         bootstrap = Bootstrap(place[row], column, observation)
     assert rollout.outcome is not None
+    sampled = rollout.sampled_log_prob
     fields = {
         name: getattr(rollout, name)[rows] for name in ("observation", "action", "reward")
     } | {name: (getattr(rollout, name) & mask)[rows] for name in ("terminated", "truncated")}
@@ -101,6 +102,7 @@ def kept(rollout: Rollout, groups: Array) -> Rollout:
         group_of_episode=(np.cumsum(groups) - 1)[of_episode[stays]],
         bootstrap=bootstrap,
         log_prob=None if rollout.log_prob is None else rollout.log_prob[rows],
+        sampled_log_prob=None if sampled is None else sampled[rows],
         outcome=rollout.outcome[stays],
         start_of_group=[
             start for start, stay in zip(rollout.start_of_group, groups, strict=True) if stay
@@ -117,6 +119,7 @@ def merged(rollouts: Sequence[Rollout]) -> Rollout:
         return rollouts[0]
     width = max(rollout.mask.shape[1] for rollout in rollouts)
     before = max(_before(rollout) for rollout in rollouts)
+    sampled = rollouts[0].sampled_log_prob
 
     def rows(name: str, fill: float = 0) -> Array:
         found = [getattr(rollout, name) for rollout in rollouts]
@@ -149,6 +152,7 @@ def merged(rollouts: Sequence[Rollout]) -> Rollout:
         ),
         bootstrap=_bootstraps(rollouts),
         log_prob=None if rollouts[0].log_prob is None else rows("log_prob"),
+        sampled_log_prob=None if sampled is None else rows("sampled_log_prob"),
         outcome=np.concatenate([each.outcome for each in rollouts]),
         start_of_group=[start for each in rollouts for start in each.start_of_group],
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 from redline.algorithms.core.arrays import host, namespace
 from redline.algorithms.core.surrogates import Weights
-from redline.algorithms.core.types import Array, Batch, Evaluation, Metrics
+from redline.algorithms.core.types import Array, Batch, Evaluation, Metrics, Rollout
 
 # Fixed for every method, so that "outside" means the same for all of them.
 BAND = (0.8, 1.2)
@@ -86,18 +86,19 @@ def after_update(batch: Batch, evaluation: Evaluation, kl: Array) -> Metrics:
     advantage = host(batch.advantage)[mask].astype(np.float64)
     divergence = host(kl)[mask]
     ratio = np.exp(np.minimum(log_ratio, _MAX_LOG_RATIO))
-    outside = np.count_nonzero(ratio < BAND[0]) + np.count_nonzero(ratio > BAND[1])
     exact = "" if batch.reference and evaluation.params else "_sampled"
     metrics = {
         f"train/kl{exact}": float(divergence.mean()),
         f"train/kl_max{exact}": float(divergence.max()),
-        "train/outside_band": outside / ratio.size,
+        "train/outside_band": outside_band(ratio),
         "train/ratio_mean": float(ratio.mean()),
         "train/ratio_std": float(ratio.std()),
         "train/ratio_max": float(ratio.max()),
         "train/expected_gain": float(ratio @ advantage / ratio.size),
         "train/advantage_mean": float(advantage.mean()),
         "train/advantage_std": float(advantage.std()),
+        "train/advantage_negative": np.count_nonzero(advantage < 0.0) / advantage.size,
+        "train/effective_sample_size": effective_sample_size(ratio),
         f"train/entropy{'' if evaluation.params else '_sampled'}": float(
             host(evaluation.entropy)[mask].mean()
         ),
@@ -121,6 +122,58 @@ def bounds_in_force(batch: Batch, bounds: tuple[float, float]) -> Metrics:
         "train/clip_hi": float(hi.mean()),
         "train/clip_lo_min": float(lo.min()),
         "train/clip_hi_max": float(hi.max()),
+    }
+
+
+def outside_band(ratio: Array) -> float:
+    """Share of ratios outside `BAND`."""
+    outside = np.count_nonzero(ratio < BAND[0]) + np.count_nonzero(ratio > BAND[1])
+    return float(outside / ratio.size)
+
+
+def effective_sample_size(ratio: Array) -> float:
+    """(sum r)^2 / (n sum r^2), in (0, 1]: 1 where all weights are equal (Kish 1965)."""
+    square = float(ratio @ ratio)
+    return float(ratio.sum()) ** 2 / (ratio.size * square) if square > 0.0 else 0.0
+
+
+def mean_ratio(log_ratio: Array) -> float:
+    """Mean of exp(x) over the elements, finite whatever they are."""
+    return float(np.exp(np.minimum(log_ratio.astype(np.float64), _MAX_LOG_RATIO)).mean())
+
+
+def sampling_gap(log_prob: Array, reported: Array, mask: Array) -> Metrics:
+    """How far the policy that is about to learn is from the one that sampled.
+
+    Without stale rollouts both are the same, and the share must be 0: anything else is another
+    temperature, other weights, or other positions on one of the two sides.
+
+    Args:
+        log_prob: Of the learner's policy before its update.
+        reported: By the sampler.
+        mask: True where an element counts.
+    """
+    keep = host(mask)
+    gap = host(log_prob)[keep].astype(np.float64) - host(reported)[keep].astype(np.float64)
+    return {"rollout/outside_band": outside_band(np.exp(np.minimum(gap, _MAX_LOG_RATIO)))}
+
+
+def group_spread(rollout: Rollout) -> Metrics:
+    """How much the episodes of a group differ, before anything is divided by it.
+
+    Returns:
+        rollout/group_std: std of what the learner is paid per episode, mean over groups.
+        rollout/group_mixed: share of groups whose episodes are not all paid the same.
+    """
+    group, mask = np.asarray(rollout.group_of_episode), rollout.mask
+    paid = np.bincount(rollout.episode_id[mask], weights=rollout.reward[mask], minlength=len(group))
+    count = np.bincount(group)
+    mean = np.bincount(group, weights=paid) / count
+    variance = np.bincount(group, weights=(paid - mean[group]) ** 2) / count
+    std = np.sqrt(variance[count > 0])
+    return {
+        "rollout/group_std": float(std.mean()),
+        "rollout/group_mixed": float((std > 1e-9).mean()),
     }
 
 

@@ -93,6 +93,8 @@ class Rollout:
         episode_return: Undiscounted raw returns of the episodes that ended.
         episode_length: Their lengths.
         log_prob: Behaviour log-probability where the sampler knows it (stale rollouts), else None.
+        sampled_log_prob: Log-probability as the sampler computed it, only to be compared with the
+            learner's; what the ratio is taken to is `log_prob`.
         metrics: What only the sampler can measure, logged beside the update's.
         outcome: [E] what tells a group that is all right or all wrong from a mixed one: whether
             the answer is right, or the raw return. None where the rollout goes by steps.
@@ -114,6 +116,7 @@ class Rollout:
     episode_return: list[float] = field(default_factory=list)
     episode_length: list[int] = field(default_factory=list)
     log_prob: Array | None = None
+    sampled_log_prob: Array | None = None
     metrics: Metrics = field(default_factory=dict)
     outcome: Array | None = None
     start_of_group: list[Hashable] = field(default_factory=list)

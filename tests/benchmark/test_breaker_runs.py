@@ -138,7 +138,9 @@ def test_suites_record_trips_and_the_report_counts_them(tmp_path: Path) -> None:
     count = json.loads(next(out.rglob("run.json")).read_text())["trips"]["count"]
     assert line == f"ppo--lr=0.1 on CartPole-v1: {count} updates in 1 of 1 runs (kl {count})"
     report.write(out)
-    assert line in (out / "report.md").read_text()
+    text = (out / "report.md").read_text()
+    assert line in text
+    assert "ppo--lr=0.1 on CartPole-v1: **warning** T66 in 1 of 1 runs, in the first the" in text
 
 
 def test_a_trip_is_told_with_its_numbers(tmp_path: Path) -> None:

@@ -5,10 +5,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from batches import make_rollout
 from closeness import close
 
 from redline.algorithms.core.surrogates import Weights
-from redline.algorithms.core.telemetry import Recorder, after_update, approx_kl, explained_variance
+from redline.algorithms.core.telemetry import (
+    Recorder,
+    after_update,
+    approx_kl,
+    explained_variance,
+    group_spread,
+    sampling_gap,
+)
 from redline.algorithms.core.types import Batch, Evaluation
 
 LIBRARIES = {"numpy": np.asarray, "torch": torch.as_tensor}
@@ -67,6 +75,24 @@ def test_approx_kl(library: str) -> None:
 
 
 @libraries
+def test_what_the_learner_and_the_sampler_disagree_on(library: str) -> None:
+    to = LIBRARIES[library]
+    mask = np.array([[True, True, True], [True, False, False]])
+    log_prob = np.log(np.array([[0.5, 0.5, 0.5], [0.5, 0.5, 0.5]]))
+    reported = np.log(np.array([[0.5, 0.6, 0.65], [0.4, 0.1, 0.1]]))
+    # Ratios 1, 0.83, 0.77 and 1.25 (the other two are padding): two of four lie outside.
+    assert sampling_gap(to(log_prob), to(reported), mask) == {"rollout/outside_band": 0.5}
+
+
+def test_the_spread_within_groups_by_hand() -> None:
+    reward = np.array([[0.0, 1.0], [3.0, 9.0], [2.0, 0.0], [2.0, 0.0]])
+    mask = np.array([[True, True], [True, False], [True, True], [True, True]])
+    rollout = make_rollout(reward, mask, group_of_episode=np.array([0, 0, 1, 1]))
+    # Paid 1 and 3 in the first group (std 1), 2 and 2 in the second.
+    assert group_spread(rollout) == {"rollout/group_std": 0.5, "rollout/group_mixed": 0.5}
+
+
+@libraries
 def test_after_an_update(library: str) -> None:
     to = LIBRARIES[library]
     mask = np.array([[True, True, True], [True, False, False]])
@@ -88,6 +114,8 @@ def test_after_an_update(library: str) -> None:
         "train/expected_gain": 0.625,  # (0.5 - 1 + 3 + 0) / 4
         "train/advantage_mean": 0.5,
         "train/advantage_std": np.sqrt(1.25),
+        "train/advantage_negative": 0.25,
+        "train/effective_sample_size": 49.0 / 78.0,  # 7^2 / (4 (0.25 + 1 + 2.25 + 16))
         "train/entropy": 1.5,
         "train/ratio_p1": 0.515,  # 0.03 of the way from 0.5 to 1
         "train/ratio_p5": 0.575,

@@ -127,6 +127,7 @@ def test_group_metrics_by_hand() -> None:
             "llm/group_all_right": 1 / 3,  # the first
             "llm/group_all_wrong": 1 / 3,  # the second
             "llm/distinct_answers": 4 / 3,  # 1, 1 (no answer is none) and 2
+            "llm/top_answer": 3 / 6,
         }
     )
     assert collect()[1].metrics.keys() == found.keys()
