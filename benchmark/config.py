@@ -165,10 +165,23 @@ def _check_run(run: RunConfig) -> None:
         _check_control(run)
     if isinstance(run, LanguageConfig) and run.value_hidden is not None and run.value_hidden < 1:
         raise BadInput(f"--value-hidden must be at least 1, or none, got {run.value_hidden}")
+    if isinstance(run, LanguageConfig):
+        _check_temperature(run)
     if isinstance(run, LanguageConfig) and run.sampler_process and not run.stale:
         raise BadInput(
             "--sampler-process needs --stale of at least 1, got 0: with the newest policy alone, "
             "sampling and learning wait for each other"
+        )
+
+
+def _check_temperature(run: LanguageConfig) -> None:
+    end = run.temperature_end
+    if end is not None and not end > 0.0:
+        raise BadInput(f"--temperature-end must be above 0, got {end:g}")
+    if end is not None and run.stale:
+        raise BadInput(
+            "--temperature-end needs rollouts of the newest policy: a stale one was sampled at "
+            f"another temperature, and its ratios would not start at 1; got --stale {run.stale}"
         )
 
 

@@ -44,6 +44,9 @@ class Track(Evaluated, Protocol):
     critic: Critic | None
     unit: str
 
+    def advance(self, policy: Policy, fraction: float) -> None:
+        """Take the settings of a moment of the budget, 0 to 1."""
+
     def collect(self, policy: Policy, need: Need) -> Rollout:
         """One rollout of the policy."""
 
@@ -182,6 +185,7 @@ class Loop(Recorder):
             Exception: Whatever the environment, the method or the disk raises.
         """
         start = time.perf_counter()
+        self._track.advance(self._learner.policy, self.step / self.resolved.run.steps)
         rollout = self._track.collect(self._learner.policy, self._learner.algorithm.need)
         collected = time.perf_counter()
         metrics, trip = self._learn(rollout)

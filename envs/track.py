@@ -57,6 +57,9 @@ class ControlTrack:
     evaluator: Evaluator
     unit: str = field(default="environment steps", init=False)
 
+    def advance(self, policy: Policy, fraction: float) -> None:
+        """Nothing here changes with the share of the budget that is spent."""
+
     def collect(self, policy: Policy, need: Need) -> Rollout:
         """One rollout of the policy."""
         return self.sampler.collect(policy, need)

@@ -37,7 +37,9 @@ class LanguageSettings:
         device: As torch names it.
         freeze: What of the model does not learn.
         gradient_checkpointing: Recompute activations in the backward pass: less memory, slower.
-        temperature: Of sampling and of the policy that learns.
+        temperature: Of sampling and of the policy that learns; evaluations keep to it.
+        temperature_end: Let sampling and policy come to it linearly over the budget; None: they
+            stay at `temperature`.
         max_completion: Most tokens of a completion.
         digits: Of the numbers of llm:arithmetic.
         operands: Numbers in a sum of llm:arithmetic.
@@ -66,6 +68,7 @@ class LanguageSettings:
     freeze: Freeze = Freeze()
     gradient_checkpointing: bool = False
     temperature: float = 1.0
+    temperature_end: float | None = None
     max_completion: int = 64
     digits: int = 3
     operands: int = 2

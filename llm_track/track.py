@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import copy
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +17,7 @@ from redline.llm_track.critic import HeadCritic
 from redline.llm_track.evaluate import LanguageEvaluator
 from redline.llm_track.policy import CausalLMPolicy
 from redline.llm_track.ranks import RanksError, join
+from redline.llm_track.sampler import Generation
 from redline.llm_track.settings import LanguageSettings
 from redline.llm_track.stale import ProcessSampler, StaleSampler, Worker
 
@@ -43,6 +45,8 @@ class LanguageTrack:
         sampler: Source of rollouts.
         evaluator: Held-out problems.
         note: What the user should know of the model, "" where there is nothing.
+        schedule: Temperature at the end of the budget, and how the rollouts' completions are made;
+            None: the temperature stays as it is.
         unit: What a step of the x-axis is.
     """
 
@@ -51,7 +55,19 @@ class LanguageTrack:
     sampler: Sampler
     evaluator: LanguageEvaluator
     note: str = ""
+    schedule: tuple[float, Generation] | None = None
     unit: str = field(default="completions", init=False)
+
+    def advance(self, policy: Any, fraction: float) -> None:
+        """Sampling and policy take the temperature of a moment of the budget, 0 to 1."""
+        if self.schedule is None:
+            return
+        end, generation = self.schedule
+        start = self.evaluator.generation.settings.temperature
+        temperature = (1.0 - fraction) * start + fraction * end
+        generation.settings = replace(generation.settings, temperature=temperature)
+        for part in getattr(policy, "components", [policy]):
+            part.temperature = temperature
 
     def collect(self, policy: Any, need: Need) -> Rollout:
         """One rollout; see the sampler."""
@@ -128,13 +144,19 @@ def language_track(
         coarse=torch.finfo(parts.policy.parameters.dtype).bits < 32,
     )
     evaluator = LanguageEvaluator(
-        parts.problems, parts.generation, settings.eval_problems, settings.eval_samples
+        # Its own, for its temperature stays.
+        parts.problems,
+        copy.copy(parts.generation),
+        settings.eval_problems,
+        settings.eval_samples,
     )
     critic = _critic(parts.policy, settings, seed) if needs_critic else None
     if remote is not None:
         remote.wait()
     sampler = remote or _local(parts, settings.stale)
-    return LanguageTrack(parts.policy, critic, sampler, evaluator, parts.note)
+    end = settings.temperature_end
+    schedule = None if end is None else (end, parts.generation)
+    return LanguageTrack(parts.policy, critic, sampler, evaluator, parts.note, schedule)
 
 
 def _critic(policy: CausalLMPolicy, settings: LanguageSettings, seed: int) -> HeadCritic:

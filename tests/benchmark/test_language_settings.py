@@ -12,6 +12,7 @@ from redline.algorithms import registry
 from redline.algorithms.core.types import Need
 from redline.benchmark import cli, tracks
 from redline.benchmark.arguments import from_record, resolve, to_arguments
+from redline.benchmark.config import check
 from redline.benchmark.errors import BadInput
 from redline.benchmark.runs import run_path
 from redline.benchmark.tracks import ControlConfig, LanguageConfig
@@ -47,7 +48,7 @@ def test_help_lists_the_settings_of_the_track(capsys: pytest.CaptureFixture[str]
     language, control = shown.values()
     for text in (
         "--steps INT Sampled completions. (default: 10240)",
-        "--temperature FLOAT Of sampling and of the policy that learns.",
+        "--temperature FLOAT Of sampling and of the policy that learns",
         "--groups INT Groups per rollout (initial states on control, prompts on a language",
         "--minibatch-size {None}|INT Elements (completions on a language model",
     ):
@@ -163,6 +164,18 @@ def test_a_model_and_a_generator_are_part_of_the_name_and_of_the_record(tmp_path
     assert again == resolved and again.hash == resolved.hash
     other = resolve("grpo", [*arguments, *to_arguments({"generator": {"min_terms": 3}})])
     assert other.hash != resolved.hash
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--temperature-end", "0"], "--temperature-end must be above 0, got 0"),
+        (["--temperature-end", "0.5", "--stale", "1"], "needs rollouts of the newest policy"),
+    ],
+)
+def test_a_schedule_of_the_temperature_must_fit(more: list[str], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        check(resolve("grpo", [*TASK, *more]))
 
 
 @pytest.mark.parametrize("algo", registry.names())

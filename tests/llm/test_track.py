@@ -122,3 +122,21 @@ def test_what_does_not_fit_is_said_before_any_work(
 ) -> None:
     with pytest.raises(error, match=message):
         track(**settings)
+
+
+def test_the_temperature_goes_to_its_end_and_evaluations_keep_theirs() -> None:
+    scheduled = track(temperature=1.0, temperature_end=0.5)
+    sampler: Any = scheduled.sampler
+    sampler.keep_log_prob = True
+    before = scheduled.evaluate(scheduled.policy)
+    for fraction, expected in ((0.0, 1.0), (0.5, 0.75), (1.0, 0.5)):
+        scheduled.advance(scheduled.policy, fraction)
+        rollout = scheduled.collect(scheduled.policy, NEED)
+        assert scheduled.policy.temperature == expected
+        # Scored as it was sampled: at another temperature the two would differ.
+        sampled = np.where(rollout.mask, rollout.log_prob, 0.0)
+        assert np.abs(log_prob(scheduled.policy, rollout) - sampled).max() < 1e-4
+    assert scheduled.evaluate(scheduled.policy) == before
+    plain = track()
+    plain.advance(plain.policy, 1.0)
+    assert plain.policy.temperature == 1.0
