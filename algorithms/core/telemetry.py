@@ -8,6 +8,8 @@ expected_gain, entropy.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from redline.algorithms.core.arrays import host, namespace
@@ -112,7 +114,9 @@ def after_update(batch: Batch, evaluation: Evaluation, kl: Array) -> Metrics:
 
 
 def bounds_in_force(batch: Batch, bounds: tuple[float, float]) -> Metrics:
-    """The clip's bounds; their means over the elements where each has its own."""
+    """The clip's bounds; their means over the elements where each has its own; {} without any."""
+    if math.isinf(bounds[1]):
+        return {}
     if not batch.bounds:
         return {"train/clip_lo": bounds[0], "train/clip_hi": bounds[1]}
     mask = host(batch.mask)
