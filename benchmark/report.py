@@ -1,4 +1,4 @@
-"""The report of a folder of runs: report.md, report.csv (a row per run) and report.png."""
+"""The report of a folder: report.html, report.md, report.csv (a row per run) and report.png."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ problems, which are the same for every run: of sampled completions, or of greedy
 token is the most likely one.
 """,
 }
-_TRIPS = """\
+TRIPS = """\
 Updates after which more than 80% of the ratios lay outside [0.8, 1.2] (outside_band), whose
 KL(old‖new) was above 0.5 nats (kl), or that met nan (not_finite). Where the setting `breaker` is
 "record", as in suites, nothing followed from them.
@@ -59,7 +59,7 @@ lost runs. *P(better)* is the chance that a run beats one of the baseline, ties 
 def write(
     root: Path, baseline: str | None = None, by: By = "final", paired: bool = False
 ) -> tuple[Results, Judging | None]:
-    """Write the three files into `root`; gives what they were made of, and how it is compared.
+    """Write the four files into `root`; gives what they were made of, and how it is compared.
 
     Args:
         root: Folder with runs at or below it.
@@ -76,12 +76,14 @@ def write(
     how = judging(results, baseline, by, paired)
     # matplotlib takes longer to import than wrong input to answer.
     from redline.benchmark import plots
+    from redline.benchmark.page.render import render
 
     try:
         plots.save(results, root / "report.png")
         results.runs.to_csv(root / "report.csv", index=False, float_format="%.10g")
         text = "\n\n".join(part.strip() for part in _parts(root, results, how)) + "\n"
         (root / "report.md").write_text(text, encoding="utf-8")
+        (root / "report.html").write_text(render(root, results, how), encoding="utf-8")
     except OSError as error:
         raise BadInput(f"cannot write to {root}: {error.strerror or error}") from error
     return results, how
@@ -89,11 +91,9 @@ def write(
 
 def _parts(root: Path, results: Results, how: Judging | None) -> Iterable[str]:
     tracks = _tracks(results)
-    names = [str(data["suite"]) for data in results.matrices if "suite" in data]
-    yield f"# {', '.join(names) or root.resolve().name}"
-    questions = [str(data["question"]) for data in results.matrices if data.get("question")]
-    yield "\n\n".join(questions) or _question(results)
-    yield "\n".join(_setup(results, track) for track in tracks)
+    yield f"# {title(root, results)}"
+    yield "\n\n".join(questions(results))
+    yield "\n".join(setups(results))
     if (note := footnote(results.records)) is not None:
         yield note + "."
     units = " or ".join(track.unit for track in tracks)
@@ -111,7 +111,7 @@ def _parts(root: Path, results: Results, how: Judging | None) -> Iterable[str]:
         yield table.markdown()
     if lines := tripped(results):
         yield "## Trips of the breaker"
-        yield _TRIPS
+        yield TRIPS
         yield "\n".join(f"- {line}" for line in lines)
     if lines := examined(root, results):
         yield "## What the doctor says"
@@ -121,19 +121,41 @@ def _parts(root: Path, results: Results, how: Judging | None) -> Iterable[str]:
         yield "## What does not count, or not alike"
         yield "\n".join(f"- {line}" for line in lines)
     yield "## How to read the numbers"
-    measures = "".join(_MEASURES[track] for track in tracks)
-    yield (measures + _READING).format(unit=units, quantity=quantity)
-    if how is not None:
-        yield _COMPARED
+    yield from reading(results, how)
     yield "## How it was run"
     yield from _provenance(results)
 
 
-def _question(results: Results) -> str:
+def title(root: Path, results: Results) -> str:
+    """Names of the suites, else of the folder."""
+    names = [str(data["suite"]) for data in results.matrices if "suite" in data]
+    return ", ".join(names) or root.resolve().name
+
+
+def questions(results: Results) -> list[str]:
+    """What the report answers, as the suites say or as the runs suggest."""
+    asked = [str(data["question"]) for data in results.matrices if data.get("question")]
     tasks = ", ".join(results.tasks)
     if len(results.methods) == 1:
-        return f"What does {results.methods[0]} reach on {tasks}?"
-    return f"How do {len(results.methods)} methods compare on {tasks}?"
+        return asked or [f"What does {results.methods[0]} reach on {tasks}?"]
+    return asked or [f"How do {len(results.methods)} methods compare on {tasks}?"]
+
+
+def setups(results: Results) -> list[str]:
+    """Budget and evaluation, a sentence per track."""
+    return [_setup(results, track) for track in _tracks(results)]
+
+
+def reading(results: Results, how: Judging | None) -> Iterable[str]:
+    """What the numbers mean, in paragraphs."""
+    tracks = _tracks(results)
+    measures = "".join(_MEASURES[track] for track in tracks)
+    yield (measures + _READING).format(
+        unit=" or ".join(track.unit for track in tracks),
+        quantity=" or ".join(track.quantity for track in tracks),
+    )
+    if how is not None:
+        yield _COMPARED
 
 
 def _tracks(results: Results) -> list[Track]:
@@ -210,18 +232,26 @@ def of_task(results: Results, task: str, how: Judging | None) -> list[tables.Tab
 
 
 def _provenance(results: Results) -> Iterable[str]:
-    commands = [str(data["command"]) for data in results.matrices if data.get("command")]
-    if commands:
-        yield "```\n" + "\n".join(commands) + "\n```"
-    facts = [f"- {name} {' / '.join(values)}" for name, values in _versions(results).items()]
+    if typed := commands(results):
+        yield "```\n" + "\n".join(typed) + "\n```"
+    facts = [f"- {name} {' / '.join(values)}" for name, values in versions(results).items()]
     yield "\n".join(facts)
-    hashes = results.runs.dropna(subset=["hash"]).groupby(["task", "method"], sort=False)["hash"]
-    lines = [f"- {method} on {task}: {' '.join(values)}" for (task, method), values in hashes]
     yield "Hashes of the settings, in the order of the seeds (report.csv names them by run):"
-    yield "\n".join(lines)
+    yield "\n".join(f"- {method} on {task}: {text}" for task, method, text in hashes(results))
 
 
-def _versions(results: Results) -> Mapping[str, list[str]]:
+def commands(results: Results) -> list[str]:
+    """What was typed for the matrices."""
+    return [str(data["command"]) for data in results.matrices if data.get("command")]
+
+
+def hashes(results: Results) -> list[tuple[str, str, str]]:
+    """Task, method, and the hashes of its runs in the order of the seeds."""
+    found = results.runs.dropna(subset=["hash"]).groupby(["task", "method"], sort=False)["hash"]
+    return [(str(task), str(method), " ".join(values)) for (task, method), values in found]
+
+
+def versions(results: Results) -> Mapping[str, list[str]]:
     """Package, commit and machine -> every value that occurs."""
     found: dict[str, dict[str, None]] = {}
     for record in results.records:

@@ -13,7 +13,10 @@ from redline.benchmark.baselines.catalogue import footnote
 from redline.benchmark.errors import BadInput
 from redline.benchmark.parsing import parse
 
-_DESCRIPTION = "Write report.md, report.csv and report.png into a folder of runs; print the tables."
+_DESCRIPTION = (
+    "Write report.html, report.md, report.csv and report.png into a folder of runs; "
+    "print the tables."
+)
 
 
 @dataclass(frozen=True)
@@ -53,5 +56,5 @@ def main(arguments: Sequence[str]) -> int:
         print(note)
     for line in report.problems(results):
         print(line)
-    print(f"report: {config.folder / 'report.md'}")
+    print(f"report: {config.folder / 'report.html'}")
     return 0

@@ -1,77 +1,27 @@
 """Reports of runs that are complete, cut short, missing, of unequal length, or not numbers."""
 
-import csv
 import json
-import struct
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
+from written_runs import TASK, write_run
 
 from redline.benchmark import cli, tables
-from redline.benchmark.arguments import resolve
 from redline.benchmark.comparison import Judging, comparison, unlike
 from redline.benchmark.records import Results, load
-from redline.benchmark.runs import run_path
 from redline.benchmark.scores import across_tasks
-
-TASK = "CartPole-v1"
-
-
-def write_run(
-    root: Path,
-    algo: str,
-    seed: int,
-    rewards: Sequence[float | None],
-    *flags: str,
-    task: str = TASK,
-    **more: Any,
-) -> Path:
-    """A run as training leaves it: evaluated evenly, with these deterministic rewards."""
-    arguments = ["--task", task, "--seed", str(seed), "--steps", "1000", *flags]
-    resolved = resolve(algo, arguments)
-    folder = run_path(root, resolved)
-    folder.mkdir(parents=True)
-    evals = [
-        {
-            "step": 1000 * i // max(len(rewards) - 1, 1),
-            "eval/mean_reward": r,
-            "eval/mean_reward_stochastic": 1.0,
-        }
-        for i, r in enumerate(rewards)
-    ]
-    record = {
-        "status": "done",
-        "hash": resolved.hash,
-        **resolved.to_json(),
-        "overrides": dict(resolved.overrides),
-        "versions": {"torch": "2.0"},
-        "wall_seconds": 2.0,
-        "peak_memory_mb": 100.0,
-        "final": {k: v for k, v in evals[-1].items() if k != "step"} if evals else {},
-        **more,
-    }
-    (folder / "run.json").write_text(json.dumps(record))
-    updates = [
-        {
-            "step": 50 * i,
-            "update": i,
-            "train/kl": 0.01,
-            "train/clip_fraction": 0.1,
-            "time/fps": 9.0,
-            "time/update": 0.25,
-        }
-        for i in range(1, 4)
-    ]
-    for name, rows in (("eval.jsonl", evals), ("metrics.jsonl", updates)):
-        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
 
 
 def row_of(table: tables.Table, method: str) -> dict[str, str]:
     (row,) = (row for row in table.rows if row[0] == method)
     return dict(zip(table.header, row, strict=True))
+
+
+@pytest.fixture(autouse=True)
+def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures take seconds, and have tests of their own."""
+    monkeypatch.setattr("redline.benchmark.plots.save", lambda results, path: path.touch())
+    monkeypatch.setattr("redline.benchmark.page.render.render", lambda *arguments: "")
 
 
 @pytest.fixture
@@ -129,31 +79,6 @@ def test_the_area_ends_at_the_budget(tmp_path: Path) -> None:
     (run,) = load(tmp_path).runs.to_dict("records")
     assert run["area"] == pytest.approx((15.0 + 37.5) / 2)
     assert run["area_stochastic"] == 1.0 and run["best"] == 60.0
-
-
-def test_a_report_is_three_files_that_say_the_same_every_time(
-    results: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["report", str(tmp_path), "--baseline", "ppo"]) == 0
-    assert "20.00 ± 24.84" in capsys.readouterr().out
-    text = (tmp_path / "report.md").read_text()
-    for part in (
-        "20.00 ± 24.84",
-        "(report.png)",
-        "4 runs of 1,000 environment steps",
-        "final − ppo",
-        "-5.00",
-        "- torch 2.0",
-        results.runs["hash"][0],
-    ):
-        assert part in text
-    with (tmp_path / "report.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [float(row["final"]) for row in rows] == [10.0, 20.0, 30.0, 15.0]
-    image = (tmp_path / "report.png").read_bytes()
-    assert image[:4] == b"\x89PNG" and min(struct.unpack(">II", image[16:24])) > 500
-    assert cli.main(["report", str(tmp_path), "--baseline", "ppo"]) == 0
-    assert (tmp_path / "report.md").read_text() == text
 
 
 def test_what_is_damaged_is_counted_and_named(results: Results, tmp_path: Path) -> None:

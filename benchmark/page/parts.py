@@ -1,0 +1,182 @@
+"""The sections of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from redline.benchmark import report, tables
+from redline.benchmark.comparison import comparison, samples
+from redline.benchmark.page import figures
+from redline.benchmark.page.sections import Matrix, Page, Picture, Section
+from redline.benchmark.records import (
+    CLIP_FRACTION,
+    ENTROPY,
+    KL,
+    KL_COEF,
+    MIXTURE_ALPHA,
+    OUTSIDE_BAND,
+)
+from redline.benchmark.scores import across_tasks, scores
+from redline.benchmark.stats import probability_of_improvement
+from redline.benchmark.tables import Table
+from redline.benchmark.tracks import track_of
+
+# Of more methods a matrix of pairs cannot be read.
+_MOST_PAIRED = 16
+
+_DYNAMICS = (KL, CLIP_FRACTION, OUTSIDE_BAND, ENTROPY, KL_COEF, MIXTURE_ALPHA)
+
+
+def _task(page: Page, task: str) -> Section:
+    results, track = page.results, track_of(task)
+    by = "final" if page.how is None else page.how.by
+    found = {name: [one.numbers] for name, one in samples(results, task, by).items()}
+    folded = [tables.robust(results, task)]
+    if (second := tables.sampled(results, task)) is not None:
+        folded.insert(0, second)
+    shown = [tables.rewards(results, task)]
+    if page.how is not None:
+        shown.append(comparison(results, task, page.how))
+    curves = (track.headline, track.second)
+    pictures: list[Picture | None] = [_evaluated(page, task, metric) for metric in curves]
+    title, label = f"profile: share of runs that reach a {by}", f"{by} {track.quantity}"
+    pictures.append(figures.profiles(found, page.styles, title=title, label=label))
+    return Section(
+        title=task,
+        tables=shown,
+        pictures=page.fit(pictures),
+        matrix=_pairs({name: parts[0] for name, parts in found.items()}),
+        folded=folded,
+    )
+
+
+def _evaluated(page: Page, task: str, metric: str) -> Picture | None:
+    track, evals = track_of(task), page.results.evals
+    policy = track.policies[metric != track.headline]
+    return figures.curve(
+        evals[evals["task"] == task],
+        metric,
+        page.styles,
+        title=f"{track.quantity} of the {policy}",
+        unit=track.unit,
+    )
+
+
+def _pairs(found: dict[str, list[float]]) -> Matrix | None:
+    names = [name for name, values in found.items() if values]
+    if not 2 <= len(names) <= _MOST_PAIRED:
+        return None
+    cells = [
+        [
+            None if row == column else probability_of_improvement([found[row]], [found[column]])
+            for column in names
+        ]
+        for row in names
+    ]
+    return Matrix("P(better): chance that a run of the row beats one of the column", names, cells)
+
+
+def _dynamics(page: Page) -> Section | None:
+    """How far updates went, and what held them back, task by task."""
+    updates = page.results.updates
+    pictures = []
+    for task in page.results.tasks:
+        of_task = updates[updates["task"] == task]
+        pictures += [
+            figures.curve(
+                of_task,
+                metric,
+                page.styles,
+                title=f"{task}: {figures.metric_title(metric)}",
+                unit=track_of(task).unit,
+            )
+            for metric in _DYNAMICS
+        ]
+    prose = [
+        "Means over seeds, each point the mean of the updates around it. A method that never clips "
+        "has no line in the panel of the clip; `train/*` in metrics.jsonl has every update."
+    ]
+    shown = page.fit(pictures)
+    return Section("Inside the updates", prose, pictures=shown) if shown else None
+
+
+def _all_tasks(page: Page) -> Section | None:
+    how, results = page.how, page.results
+    if how is None or len(results.tasks) < 2:
+        return None
+    found = scores(results, how.baseline, how.by)
+    if not found.tasks:
+        return None
+    scale = "; ".join(
+        f"{task}: 0 is {low:.4g}, 1 is {high:.4g}" for task, (low, high) in found.references.items()
+    )
+    prose = [
+        f"On every task 0 is what the untrained policy reaches and 1 the mean of {how.baseline} "
+        f"({scale}). The *optimality gap* is the mean shortfall from 1. *n/a* stands for a method "
+        "that was not run on every task."
+    ]
+    drawn = figures.profiles(
+        {name: found.strata(name) for name in results.methods},
+        page.styles,
+        title="profile over all tasks",
+        label="normalised score",
+    )
+    return Section("All tasks", prose, [across_tasks(results, how)], page.fit([drawn]))
+
+
+def _cost(page: Page) -> Section:
+    shown = []
+    for task in page.results.tasks:
+        table = tables.costs(page.results, task)
+        title = f"{task}, means over the runs that are done"
+        shown.append(Table(title, table.header, table.rows))
+    return Section("Cost", tables=shown)
+
+
+def _trips(page: Page) -> Section | None:
+    lines = report.tripped(page.results)
+    return Section("Trips of the breaker", [report.TRIPS], lines=lines) if lines else None
+
+
+def _problems(page: Page) -> Section:
+    lines = report.problems(page.results)
+    prose = [] if lines else ["Nothing: every run that was asked for is done, with a number."]
+    return Section("What does not count, or not alike", prose, lines=lines)
+
+
+def _reading(page: Page) -> Section:
+    prose = [*report.reading(page.results, page.how)]
+    if page.left_out:
+        prose.append(f"{page.left_out} figures were left out to keep the page below 3 MB.")
+    return Section("How to read the numbers", prose)
+
+
+def _provenance(page: Page) -> Section:
+    results = page.results
+    versions = report.versions(results).items()
+    facts = Table("", ["", ""], [[name, " / ".join(values)] for name, values in versions])
+    hashes = Table(
+        "Hashes of the settings, in the order of the seeds",
+        ["run", "hashes"],
+        [[f"{method} on {task}", text] for task, method, text in report.hashes(results)],
+    )
+    code = "\n".join(report.commands(results))
+    return Section("How it was run", tables=[facts], code=code, folded=[hashes])
+
+
+# In the order of the page; each gives a section, or None where there is nothing to tell.
+_AFTER_TASKS: tuple[Callable[[Page], Section | None], ...] = (
+    _all_tasks,
+    _dynamics,
+    _cost,
+    _trips,
+    _problems,
+    _reading,
+    _provenance,
+)
+
+
+def sections(page: Page) -> list[Section]:
+    """All sections that have something to tell."""
+    found = [_task(page, task) for task in page.results.tasks]
+    return [*found, *(one for make in _AFTER_TASKS if (one := make(page)) is not None)]
