@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from redline.benchmark import tables
@@ -35,7 +35,7 @@ KL(old‖new) was above 0.5 nats (kl), or that met nan (not_finite). Where the s
 """
 # Of more, the rules would take longer than all the rest.
 _MOST_EXAMINED = 500
-_DOCTOR = """\
+DOCTOR = """\
 `redline doctor` has the steps, the advice and the source of each.
 """
 _READING = """\
@@ -74,6 +74,7 @@ def write(
     if not results.records:
         raise BadInput(f"{root} holds no run yet: there is no readable run.json at or below it")
     how = judging(results, baseline, by, paired)
+    findings = examined(root, results)
     # matplotlib takes longer to import than wrong input to answer.
     from redline.benchmark import plots
     from redline.benchmark.page.render import render
@@ -81,15 +82,17 @@ def write(
     try:
         plots.save(results, root / "report.png")
         results.runs.to_csv(root / "report.csv", index=False, float_format="%.10g")
-        text = "\n\n".join(part.strip() for part in _parts(root, results, how)) + "\n"
+        text = "\n\n".join(part.strip() for part in _parts(root, results, how, findings)) + "\n"
         (root / "report.md").write_text(text, encoding="utf-8")
-        (root / "report.html").write_text(render(root, results, how), encoding="utf-8")
+        (root / "report.html").write_text(render(root, results, how, findings), encoding="utf-8")
     except OSError as error:
         raise BadInput(f"cannot write to {root}: {error.strerror or error}") from error
     return results, how
 
 
-def _parts(root: Path, results: Results, how: Judging | None) -> Iterable[str]:
+def _parts(
+    root: Path, results: Results, how: Judging | None, findings: Sequence[str]
+) -> Iterable[str]:
     tracks = _tracks(results)
     yield f"# {title(root, results)}"
     yield "\n\n".join(questions(results))
@@ -113,10 +116,10 @@ def _parts(root: Path, results: Results, how: Judging | None) -> Iterable[str]:
         yield "## Trips of the breaker"
         yield TRIPS
         yield "\n".join(f"- {line}" for line in lines)
-    if lines := examined(root, results):
+    if findings:
         yield "## What the doctor says"
-        yield _DOCTOR
-        yield "\n".join(f"- {line}" for line in lines)
+        yield DOCTOR
+        yield "\n".join(f"- {line}" for line in findings)
     if lines := problems(results):
         yield "## What does not count, or not alike"
         yield "\n".join(f"- {line}" for line in lines)

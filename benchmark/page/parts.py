@@ -138,6 +138,11 @@ def _trips(page: Page) -> Section | None:
     return Section("Trips of the breaker", [report.TRIPS], lines=lines) if lines else None
 
 
+def _findings(page: Page) -> Section | None:
+    lines = [line.replace("**", "") for line in page.findings]
+    return Section("What the doctor says", [report.DOCTOR], lines=lines) if lines else None
+
+
 def _problems(page: Page) -> Section:
     lines = report.problems(page.results)
     prose = [] if lines else ["Nothing: every run that was asked for is done, with a number."]
@@ -170,6 +175,7 @@ _AFTER_TASKS: tuple[Callable[[Page], Section | None], ...] = (
     _dynamics,
     _cost,
     _trips,
+    _findings,
     _problems,
     _reading,
     _provenance,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,16 @@ from redline.benchmark.records import Results
 _TEMPLATE = "report.html.j2"
 
 
-def render(root: Path, results: Results, how: Judging | None) -> str:
+def render(root: Path, results: Results, how: Judging | None, findings: Sequence[str] = ()) -> str:
     """The whole page.
 
     Args:
         root: Folder of the runs; its name is the title where no suite has one.
         results: The runs.
         how: How methods are compared; None: they are not.
+        findings: What the doctor says, in lines.
     """
-    page = Page(results, how, styles_of(results.methods))
+    page = Page(results, how, styles_of(results.methods), findings)
     answers = [answer(page, task) for task in results.tasks]
     # The figure of the first screen has the first claim to room.
     first = lead(page)

@@ -74,6 +74,7 @@ class Page:
         results: The runs.
         how: How methods are compared; None: they are not.
         styles: Method -> colour and dashes.
+        findings: What the doctor says, in lines.
         room: Bytes that pictures may still take; those that come after are left out.
         left_out: How many were.
     """
@@ -81,6 +82,7 @@ class Page:
     results: Results
     how: Judging | None
     styles: Mapping[str, Mapping[str, Any]]
+    findings: Sequence[str] = ()
     room: int = 2_300_000
     left_out: int = field(default=0, init=False)
 

@@ -5,6 +5,7 @@ import csv
 import json
 import re
 import struct
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -48,9 +49,9 @@ class Reader(HTMLParser):
             self.text[tag][-1] += data
 
 
-def page_of(root: Path, **how: Any) -> str:
+def page_of(root: Path, findings: Sequence[str] = (), **how: Any) -> str:
     results = load(root)
-    return render(root, results, judging(results, **how))
+    return render(root, results, judging(results, **how), findings)
 
 
 def test_the_first_screen_has_the_question_the_answer_and_a_figure(tmp_path: Path) -> None:
@@ -149,7 +150,8 @@ def test_sections_can_be_added(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
     monkeypatch.setattr(parts, "_AFTER_TASKS", (*parts._AFTER_TASKS, extra, lambda page: None))
     write_run(tmp_path, "ppo", 0, [0.0, 1.0])
-    page = page_of(tmp_path)
+    page = page_of(tmp_path, ["ppo: **warning** no_clip"])
+    assert "<li>ppo: warning no_clip</li>" in page
     assert 'id="findings"' in page and "one <em>more</em> <code>x_y</code>" in page
 
 
