@@ -22,8 +22,8 @@ from redline.benchmark.parsing import flat_types, option, parse
 from redline.benchmark.presets import preset
 from redline.benchmark.tracks import CONTROL, LANGUAGE, RunConfig, Track, other_than, track_of
 
-# The setting that holds names and values of its own: --generator min_terms 2 max_terms 3.
-_PAIRS = "generator."
+# Settings that hold names and values of their own: --generator min_terms 2 max_terms 3.
+_PAIRS = ("generator", "reward")
 # Settings of a method that only control tasks take.
 _OF_STEPS = {"n_steps"}
 
@@ -31,10 +31,11 @@ _OF_STEPS = {"n_steps"}
 def to_arguments(settings: Mapping[str, Any]) -> list[str]:
     """A mapping of dotted names, as in a suite, as command-line arguments."""
     arguments: list[str] = []
-    pairs: list[str] = []
+    pairs: dict[str, list[str]] = {}
     for key, value in settings.items():
-        if key.startswith(_PAIRS):
-            pairs += [key.removeprefix(_PAIRS), str(value)]
+        first, _, name = key.partition(".")
+        if name and first in _PAIRS:
+            pairs.setdefault(first, []).extend([name, str(value)])
         elif isinstance(value, Mapping):
             arguments += to_arguments({f"{key}.{inner}": item for inner, item in value.items()})
         elif isinstance(value, bool):
@@ -47,7 +48,9 @@ def to_arguments(settings: Mapping[str, Any]) -> list[str]:
             raise BadInput(f"{key} must be a value, got {value!r}, which looks like a flag")
         else:
             arguments += [f"--{key}", str(value)]
-    return [*arguments, f"--{_PAIRS[:-1]}", *pairs] if pairs else arguments
+    for first, values in pairs.items():
+        arguments += [f"--{first}", *values]
+    return arguments
 
 
 def resolve(algo: str, arguments: Sequence[str], prog: str = "redline run") -> Resolved:

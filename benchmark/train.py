@@ -32,6 +32,7 @@ from redline.benchmark.resume import PROGRESS
 from redline.benchmark.tracks import LANGUAGE, require_language_packages, track_of
 from redline.benchmark.worker import Worker
 from redline.benchmark.writing import RunFolder, silent, writing
+from redline.llm_track.rewards import RewardError
 
 if TYPE_CHECKING:
     from redline.llm_track.track import LanguageTrack
@@ -186,7 +187,11 @@ class Loop(Recorder):
         """
         start = time.perf_counter()
         self._track.advance(self._learner.policy, self.step / self.resolved.run.steps)
-        rollout = self._track.collect(self._learner.policy, self._learner.algorithm.need)
+        try:
+            rollout = self._track.collect(self._learner.policy, self._learner.algorithm.need)
+        except RewardError:
+            self.save()  # the same command goes on from here once the reward is mended
+            raise
         collected = time.perf_counter()
         metrics, trip = self._learn(rollout)
         done = time.perf_counter()
@@ -282,10 +287,11 @@ def make_language_track(
     run = resolved.language
     require_language_packages(f"task {run.task!r}")
     from redline.llm_track.checks import CheckFailed
-    from redline.llm_track.models import ModelError
+    from redline.llm_track.pretrained import ModelError
     from redline.llm_track.ranks import RanksError
     from redline.llm_track.sampler import SamplingError
     from redline.llm_track.split import TaskError
+    from redline.llm_track.symbolic import SymbolicError
     from redline.llm_track.text import TextError
     from redline.llm_track.track import language_track
 
@@ -297,7 +303,16 @@ def make_language_track(
             seed=run.seed,
             worker=worker if run.sampler_process else None,
         )
-    except (TaskError, ModelError, SamplingError, TextError, CheckFailed, RanksError) as error:
+    except (
+        TaskError,
+        ModelError,
+        SamplingError,
+        TextError,
+        CheckFailed,
+        RanksError,
+        RewardError,
+        SymbolicError,
+    ) as error:
         raise BadInput(spelled(str(error), setting_names(resolved))) from error
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from redline.llm_track.models import ModelError
+from redline.llm_track.pretrained import ModelError
 from redline.llm_track.settings import Freeze
 
 if TYPE_CHECKING:

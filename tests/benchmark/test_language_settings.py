@@ -88,7 +88,7 @@ REFUSED = {
         "grpo",
         "--model ./tinny",
         "model './tinny': there is no such folder",
-        "give 'tiny', a local",
+        "give 'tiny', 'smollm2-135m', a local",
     ),
     "context": ("grpo", "--max-completion 600", "exceed the context of tiny (512 tokens)", ""),
     "cold": (

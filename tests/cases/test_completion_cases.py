@@ -9,7 +9,7 @@ import torch
 from language import MICRO, next_log_probs, uniform_rows
 
 from redline.llm_track.decoding import Decoder, generate, pad_left
-from redline.llm_track.rewards import RewardWeights, Score
+from redline.llm_track.rewards import Answered, Rewards, Score
 
 
 @pytest.mark.parametrize("kind", MICRO)
@@ -68,11 +68,18 @@ class Scripted:
 
 
 def test_weighted_rewards() -> None:  # huggingface/trl PR#6380
-    reward = RewardWeights(accuracy=1.0, format=0.5)
-    assert reward(Score(True, True, "1")) == 1.5
-    assert reward(Score(False, True, "1")) == 0.5
-    assert reward(Score(False, False, "")) == 0.0
-    assert RewardWeights()(Score(False, True, "1")) == 0.0
+    answered = [
+        Answered("", "", "1", Score(*found))
+        for found in ((True, True, "1"), (False, True, "1"), (False, False, ""))
+    ]
+    rng = np.random.default_rng(0)
+    paid, means = Rewards({"exact": 1.0, "format": 0.5})(answered, rng)
+    assert paid == [1.5, 0.5, 0.0]
+    # The sum that is optimised, and its parts before their weights.
+    assert means == pytest.approx(
+        {"llm/reward": 2 / 3, "llm/reward/exact": 1 / 3, "llm/reward/format": 2 / 3}
+    )
+    assert Rewards()(answered, rng)[0] == [1.0, 0.0, 0.0]
 
 
 def test_temperature_scales_the_logits() -> None:  # huggingface/trl PR#3029

@@ -6,8 +6,8 @@ from closeness import close
 from micro import MODELS, gpt2, llama, micro_batch
 
 from redline.llm_track.freeze import freeze
-from redline.llm_track.models import ModelError
 from redline.llm_track.policy import CausalLMPolicy
+from redline.llm_track.pretrained import ModelError
 from redline.llm_track.settings import Freeze
 
 

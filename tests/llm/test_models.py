@@ -11,7 +11,6 @@ from tokenizers.processors import TemplateProcessing
 from redline.llm_track.characters import CHARACTERS, EOS, character_tokenizer
 from redline.llm_track.models import (
     LanguageModel,
-    ModelError,
     checkpoint_layers,
     load_model,
     load_weights,
@@ -19,6 +18,7 @@ from redline.llm_track.models import (
     tiny_model,
     wrap,
 )
+from redline.llm_track.pretrained import ModelError
 from redline.llm_track.text import TextError, TextTokenizer
 
 
@@ -86,7 +86,7 @@ def test_a_folder_without_a_model_is_one_sentence(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_one_sentence_and_the_hub_is_not_asked(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("redline.llm_track.models._load", None)
+    monkeypatch.setattr("redline.llm_track.pretrained._load", None)
     is_there = name == ".."
     require_sentence("cannot be loaded" if is_there else "there is no such folder; give", name)
 
@@ -95,7 +95,7 @@ def test_without_a_network_a_mistyped_name_is_one_sentence_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("socket.create_connection", offline)
-    monkeypatch.setattr("redline.llm_track.models.getproxies", dict)
+    monkeypatch.setattr("redline.llm_track.pretrained.getproxies", dict)
     require_sentence("'tinny' cannot be loaded.*no route to host", "tinny")
 
 

@@ -12,7 +12,7 @@ from redline.algorithms.core.types import Need, Rollout
 from redline.llm_track.decoding import Completions, Prompts
 from redline.llm_track.models import LanguageModel
 from redline.llm_track.problems import Problem
-from redline.llm_track.rewards import RewardWeights, Score
+from redline.llm_track.rewards import Rewards, Score
 from redline.llm_track.sampler import (
     Generation,
     LanguageSampler,
@@ -84,9 +84,8 @@ def test_members_of_a_group_answer_the_same_prompt() -> None:
 def test_the_reward_is_paid_once_at_the_last_token(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = [Score(i % 2 == 0, i % 3 == 0, str(i)) for i in range(12)]
     monkeypatch.setattr(Generation, "scores", lambda self, problems, completions: scores)
-    weights = RewardWeights(accuracy=1.0, format=0.5)
-    _, rollout = collect(reward=weights)
-    expected = [weights(score) for score in scores]
+    _, rollout = collect(reward=Rewards({"exact": 1.0, "format": 0.5}))
+    expected = [score.correct + 0.5 * score.formatted for score in scores]
     assert rollout.episode_return == expected
     assert (rollout.reward[~rollout.terminated] == 0.0).all()
     np.testing.assert_array_equal(rollout.reward[rollout.terminated], expected)
@@ -130,7 +129,7 @@ def test_group_metrics_by_hand() -> None:
             "llm/top_answer": 3 / 6,
         }
     )
-    assert collect()[1].metrics.keys() == found.keys()
+    assert collect()[1].metrics.keys() == found.keys() | {"llm/reward"}
 
 
 def test_the_observation_says_what_is_padding() -> None:
