@@ -17,7 +17,7 @@ from redline.benchmark.config import (
     flat_fields,
     replace_fields,
 )
-from redline.benchmark.errors import BadInput
+from redline.benchmark.errors import BadInput, unknown
 from redline.benchmark.parsing import flat_types, option, parse
 from redline.benchmark.presets import preset
 from redline.benchmark.tracks import CONTROL, LANGUAGE, RunConfig, Track, other_than, track_of
@@ -136,15 +136,36 @@ def _blamed_on(algo: str) -> Iterator[None]:
         raise BadInput(str(fault)) from error
 
 
-def _preset(algo: str, task: str) -> dict[str, Any]:
+def has_preset(resolved: Resolved) -> bool:
+    """There are settings for the method on the family of its task."""
+    return bool(_preset(resolved.algo, resolved.run.task, resolved.recipe))
+
+
+def _preset(algo: str, task: str, recipe: Any) -> dict[str, Any]:
+    """Dotted name -> value; of another method where the recipe says `presets_of`.
+
+    Raises:
+        BadInput: There is no such other method.
+    """
     if catalogue.is_external(algo):
         return catalogue.preset(algo, task)
-    return language_presets.preset(algo) if track_of(task) is LANGUAGE else preset(algo, task)
+    name = getattr(recipe, "presets_of", algo)
+    if name != algo:
+        from redline.algorithms import registry
+
+        if name not in registry.names():
+            raise unknown(f"algorithm in presets_of of {algo}", str(name), registry.names())
+    values = language_presets.preset(name) if track_of(task) is LANGUAGE else preset(name, task)
+    if name == algo:
+        return values
+    fields = {field.name for field in dataclasses.fields(recipe)}
+    fields |= {field.name for field in dataclasses.fields(track_of(task).config)}
+    return {key: value for key, value in values.items() if key.partition(".")[0] in fields}
 
 
 def _with_preset(algo: str, task: str, run: RunConfig, recipe: Any) -> tuple[RunConfig, Any]:
     of_run = {field.name for field in dataclasses.fields(run)}
-    values = _preset(algo, task)
+    values = _preset(algo, task, recipe)
     run = replace_fields(run, {k: v for k, v in values.items() if k in of_run})
     return run, replace_fields(recipe, {k: v for k, v in values.items() if k not in of_run})
 

@@ -20,10 +20,12 @@ redline: a benchmark suite for policy optimisation.
 
   redline run ALGO --task TASK [settings]   train one run
   redline matrix SUITE [--jobs N]           train every run of a suite that is missing
+  redline compare ALGO ALGO... --task TASK  train what is missing, say which is better
   redline report DIR [--baseline ALGO]      tables and curves of all runs below a folder
   redline doctor RUN|DIR [--json]           what is wrong with a run, with evidence and advice
   redline eval RUN [--episodes N]           play a trained policy
   redline watch RUN [--out FILE.mp4]        film it while it plays
+  redline new NAME                          a method of your own: a file and its test
   redline list [algorithms|tasks|suites]    what there is to run
   redline warm-start [--data FILE.jsonl]    a language model learns from demonstrations
   redline bench control|update [settings]   CPU time against Stable-Baselines3; cost of an update
@@ -32,7 +34,19 @@ redline: a benchmark suite for policy optimisation.
 COMMAND --help lists its settings; redline run ppo --help those of an algorithm.
 """
 
-COMMANDS = ("run", "matrix", "report", "doctor", "eval", "watch", "list", "warm-start", "bench")
+COMMANDS = (
+    "run",
+    "matrix",
+    "compare",
+    "report",
+    "doctor",
+    "eval",
+    "watch",
+    "list",
+    "warm-start",
+    "bench",
+    "new",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

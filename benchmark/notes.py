@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from redline.algorithms.core.clipping import Clip
+from redline.benchmark.arguments import has_preset
 from redline.benchmark.baselines import catalogue
 from redline.benchmark.config import Resolved
 from redline.benchmark.tracks import ControlConfig
@@ -18,6 +21,20 @@ def notes(resolved: Resolved) -> list[str]:
         return []
     found = [_idle_clip(resolved), _idle_schedule(resolved), _wide_clip(resolved)]
     return [*filter(None, found), *_fresh_starts(resolved)]
+
+
+def untuned(methods: Sequence[Resolved]) -> list[str]:
+    """Methods that start from a recipe's own defaults, where others have settings for the task."""
+    tuned = [one.algo for one in methods if has_preset(one)]
+    plain = [one.algo for one in methods if not has_preset(one)]
+    if not (tuned and plain):
+        return []
+    task = methods[0].run.task
+    return [
+        f"{', '.join(plain)} has no preset for {task}, and {', '.join(tuned)} has: the comparison "
+        "is of settings too, unless you give the same ones, or the recipe says "
+        'presets_of: ClassVar[str] = "ppo"'
+    ]
 
 
 def steps_per_rollout(resolved: Resolved) -> int | None:

@@ -96,10 +96,14 @@ class Results:
         return list(self.runs["method"].unique())
 
 
-def load(root: Path) -> Results:
+def load(root: Path, only: Sequence[str] | None = None) -> Results:
     """Read all runs at or below a folder.
 
     A file that was cut short counts up to the cut, and a run that is found twice counts once.
+
+    Args:
+        root: The folder.
+        only: Paths below it of the runs that count; None: all.
 
     Raises:
         BadInput: No such folder, or no run in it.
@@ -110,6 +114,10 @@ def load(root: Path) -> Results:
     records, notes = _read_all(root)
     if not records and not planned:
         raise BadInput(f"{root} holds no run: there is no run.json at or below it")
+    if only is not None:
+        records = {path: records[path] for path in only if path in records}
+        planned = {path: planned[path] for path in only if path in planned}
+        notes = [note for note in notes if note.partition(":")[0] in only]
     notes = [*unread, *notes]
     names = _method_names(list(records.values()))
     runs: list[dict[str, Any]] = []

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PORTIONS = ("algorithms", "envs", "llm_track", "benchmark")
 # Folders of files that are no modules.
-DATA = {"redline.benchmark.suites", "redline.llm_track.assets"}
+DATA = {"redline.benchmark.scaffold", "redline.benchmark.suites", "redline.llm_track.assets"}
 IGNORED = shutil.ignore_patterns("__pycache__")
 
 # Prints where each package comes from and which suites the installed data folder holds.

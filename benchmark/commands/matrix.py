@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
 from redline.benchmark import matrix, ranks, suite
 from redline.benchmark.baselines.catalogue import footnote
-from redline.benchmark.errors import BadInput, first_line
-from redline.benchmark.outcomes import Outcome
+from redline.benchmark.commands.training import Stopped, carry_out, check_numbers, failures
+from redline.benchmark.errors import BadInput
 from redline.benchmark.parsing import parse
 from redline.benchmark.preflight import check_tasks
-from redline.benchmark.suite import Cell
 
 _DESCRIPTION = (
     "Train every run of a suite that is missing, failed or incomplete. Running it again continues."
@@ -56,10 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     config = parse(MatrixConfig, arguments, prog="redline matrix", description=_DESCRIPTION)
     if config.suite is None:
         raise BadInput("say which suite: redline matrix SUITE (redline list suites shows them)")
-    if config.jobs < 1:
-        raise BadInput(f"--jobs must be at least 1, got {config.jobs}")
-    if config.patience is not None and not config.patience > 0:
-        raise BadInput(f"--patience must be above 0, or none, got {config.patience:g}")
+    check_numbers(config.jobs, config.patience)
     ranks.require_alone("redline matrix")
     chosen = suite.read(config.suite)
     root = config.out or Path("results") / chosen.name
@@ -68,27 +62,16 @@ def main(arguments: Sequence[str]) -> int:
     plan = matrix.plan(cells, config.overwrite)
     if config.dry_run:
         return _list(plan)
-    with matrix.claim(root):
-        matrix.record(root, chosen, cells, shlex.join(["redline", "matrix", *arguments]))
-        try:
-            outcomes = _train(plan, config.jobs, config.patience)
-        except KeyboardInterrupt:
-            print(
-                "redline: interrupted; finished runs are kept, and the same command continues",
-                file=sys.stderr,
-            )
-            return 130
-        except matrix.DiskFault as fault:
-            print(
-                f"redline: nothing can be written to {root} any more ({first_line(str(fault))}); "
-                "what was written is kept, and the same command continues",
-                file=sys.stderr,
-            )
-            return 1
+    command = shlex.join(["redline", "matrix", *arguments])
+    try:
+        outcomes = carry_out(
+            root, chosen, cells, plan, command, jobs=config.jobs, patience=config.patience
+        )
+    except Stopped as stopped:
+        return stopped.code
     _print_tables(root)
-    failed = {cell: outcome for cell, outcome in outcomes.items() if outcome.error is not None}
-    _print_failures(failed)
-    print(f"results: {root} ({len(cells) - len(failed)} of {len(cells)} runs complete)")
+    failed = failures(outcomes)
+    print(f"results: {root} ({len(cells) - failed} of {len(cells)} runs complete)")
     return 1 if failed else 0
 
 
@@ -100,18 +83,6 @@ def _list(plan: matrix.Plan) -> int:
     return 0
 
 
-def _train(plan: matrix.Plan, jobs: int, patience: float | None) -> Mapping[Cell, Outcome]:
-    from redline.benchmark.progress import MatrixProgress
-
-    console = Console(stderr=True)
-    if plan.done:
-        print(f"{len(plan.done)} runs are complete already", file=sys.stderr)
-    if not plan.todo:
-        return {}
-    with MatrixProgress(plan.todo, console) as progress:
-        return matrix.execute(plan.todo, jobs, progress, patience)
-
-
 def _print_tables(root: Path) -> None:
     from redline.benchmark.records import load
     from redline.benchmark.tables import overview, show
@@ -121,12 +92,3 @@ def _print_tables(root: Path) -> None:
         show(overview(results, task), task)
     if (note := footnote(results.records)) is not None:
         print(note)
-
-
-def _print_failures(failed: Mapping[Cell, Outcome]) -> None:
-    if not failed:
-        return
-    print(f"{len(failed)} failed (run.json holds the traceback; running again retries them):")
-    for cell, outcome in failed.items():
-        assert outcome.error is not None
-        print(f"  {cell.name}: {first_line(outcome.error)}")

@@ -1,0 +1,106 @@
+"""What the commands that train many runs have in common: a matrix carried out and told about."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from redline.benchmark import matrix
+from redline.benchmark.errors import BadInput, first_line
+from redline.benchmark.outcomes import Outcome
+from redline.benchmark.suite import Cell, Suite
+
+
+class Stopped(Exception):
+    """The matrix ended early, and why was told.
+
+    Attributes:
+        code: Exit code.
+    """
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def check_numbers(jobs: int, patience: float | None) -> None:
+    """Refuse what no matrix can be trained with.
+
+    Raises:
+        BadInput: A number is out of range.
+    """
+    if jobs < 1:
+        raise BadInput(f"--jobs must be at least 1, got {jobs}")
+    if patience is not None and not patience > 0:
+        raise BadInput(f"--patience must be above 0, or none, got {patience:g}")
+
+
+def carry_out(
+    root: Path,
+    suite: Suite,
+    cells: Sequence[Cell],
+    plan: matrix.Plan,
+    command: str,
+    *,
+    jobs: int,
+    patience: float | None,
+) -> Mapping[Cell, Outcome]:
+    """Train what is to do, and note what was asked for; gives how the trained cells ended.
+
+    Args:
+        root: Folder of the results.
+        suite: Its name and question are noted.
+        cells: The whole matrix.
+        plan: What is there of it, and what not.
+        command: As typed.
+        jobs: Runs at the same time.
+        patience: Seconds without an update after which a run counts as hung; None: none does.
+
+    Raises:
+        BadInput: The folder cannot be written.
+        Stopped: It was interrupted, or the disk is full.
+    """
+    with matrix.claim(root):
+        matrix.record(root, suite, cells, command)
+        try:
+            return _train(plan, jobs, patience)
+        except KeyboardInterrupt:
+            print(
+                "redline: interrupted; finished runs are kept, and the same command continues",
+                file=sys.stderr,
+            )
+            raise Stopped(130) from None
+        except matrix.DiskFault as fault:
+            print(
+                f"redline: nothing can be written to {root} any more ({first_line(str(fault))}); "
+                "what was written is kept, and the same command continues",
+                file=sys.stderr,
+            )
+            raise Stopped(1) from None
+
+
+def _train(plan: matrix.Plan, jobs: int, patience: float | None) -> Mapping[Cell, Outcome]:
+    from redline.benchmark.progress import MatrixProgress
+
+    console = Console(stderr=True)
+    if plan.done:
+        print(f"{len(plan.done)} runs are complete already", file=sys.stderr)
+    if not plan.todo:
+        return {}
+    with MatrixProgress(plan.todo, console) as progress:
+        return matrix.execute(plan.todo, jobs, progress, patience)
+
+
+def failures(outcomes: Mapping[Cell, Outcome]) -> int:
+    """Print which cells failed and why; gives how many."""
+    failed = {cell: outcome for cell, outcome in outcomes.items() if outcome.error is not None}
+    if not failed:
+        return 0
+    print(f"{len(failed)} failed (run.json holds the traceback; running again retries them):")
+    for cell, outcome in failed.items():
+        assert outcome.error is not None
+        print(f"  {cell.name}: {first_line(outcome.error)}")
+    return len(failed)
