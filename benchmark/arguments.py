@@ -225,6 +225,7 @@ def _overrides(before: tuple[Any, Any], after: tuple[Any, Any]) -> dict[str, Any
     unnamed |= {
         "sampler_process",
         "breaker",
+        "telemetry",
         "evals",
         "eval_episodes",
         "eval_problems",

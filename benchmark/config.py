@@ -23,7 +23,16 @@ T = TypeVar("T")
 
 
 # They say where and how a run is written or found, not what is computed.
-NOT_HASHED = ("out", "overwrite", "resume", "tensorboard", "plugin", "sampler_process", "breaker")
+NOT_HASHED = (
+    "out",
+    "overwrite",
+    "resume",
+    "tensorboard",
+    "plugin",
+    "sampler_process",
+    "breaker",
+    "telemetry",
+)
 # Entry of a record beside the settings of a run: hash of the plugin's file.
 PLUGIN_CODE = "plugin_code"
 

@@ -7,9 +7,11 @@ import math
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
+
+from redline.benchmark.summaries import Buckets, histogram_value, image_value, layout_value
 
 # Enough for any curve on a screen; every point stays in metrics.jsonl.
 _TENSORBOARD_POINTS = 200
@@ -86,6 +88,7 @@ class TensorBoard:
         self._writer = RecordWriter(self.path.open("ab"))
         if name is None:
             self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
+            self._values(0, [layout_value()])
         self._every = total / _TENSORBOARD_POINTS
         self.next = 0.0
 
@@ -93,9 +96,25 @@ class TensorBoard:
         self._writer.write(event.SerializeToString())
         self._writer.flush()
 
+    def _values(self, step: int, values: Sequence[Any]) -> None:
+        summary = self._summary(value=values)
+        self._write(self._event(wall_time=time.time(), step=step, summary=summary))
+
+    def due(self, step: int) -> bool:
+        """The last point is not very near."""
+        return step >= self.next
+
+    def histograms(self, step: int, found: Mapping[str, Buckets]) -> None:
+        """Write histograms."""
+        self._values(step, [histogram_value(tag, each) for tag, each in found.items()])
+
+    def image(self, step: int, tag: str, png: bytes, width: int, height: int) -> None:
+        """Write a picture."""
+        self._values(step, [image_value(tag, png, width, height)])
+
     def scalars(self, step: int, values: Mapping[str, Any], always: bool = False) -> None:
         """Write the finite numbers of `values`, unless the last point is very near."""
-        if step < self.next and not always:
+        if not (always or self.due(step)):
             return
         if not always:
             self.next = step + self._every
@@ -104,8 +123,7 @@ class TensorBoard:
             for tag, value in values.items()
             if "/" in tag and isinstance(value, float) and math.isfinite(value)
         ]
-        summary = self._summary(value=points)
-        self._write(self._event(wall_time=time.time(), step=step, summary=summary))
+        self._values(step, points)
 
     def close(self) -> None:
         """Close the file."""

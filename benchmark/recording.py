@@ -12,8 +12,8 @@ import numpy as np
 from redline.algorithms.core.contracts import Policy
 from redline.benchmark import checkpoint
 from redline.benchmark.config import Resolved
-from redline.benchmark.machine import peak_memory_mb
 from redline.benchmark.resume import PROGRESS
+from redline.benchmark.summaries import Arrays
 from redline.benchmark.writing import RunFolder
 
 # Episodes that rollout/ep_rew_mean averages over, as in Stable-Baselines3.
@@ -97,7 +97,7 @@ class Recorder:
         """
         self.last = self._evaluator.evaluate(self._learned.policy)
         # Read here and not at every update: it costs as much as the rest of an update's logging.
-        self._peak_mb = peak_memory_mb()
+        self._peak_mb = self._folder.peak_mb
         self._folder.log_eval(self.step, self.last)
         self._evaluated = self.step
         self.save()
@@ -182,6 +182,7 @@ class Recorder:
         lengths: Sequence[int],
         collect: float,
         update: float,
+        arrays: Arrays | None = None,
     ) -> None:
         """Log one update.
 
@@ -192,6 +193,7 @@ class Recorder:
             lengths: Their steps.
             collect: Seconds that the rollout took.
             update: Seconds that learning from it took.
+            arrays: Of its elements, for histograms.
         """
         self.step += steps
         self._updates += 1
@@ -210,4 +212,4 @@ class Recorder:
             "time/update": update,
             "memory/peak_mb": self._peak_mb,
         }
-        self._folder.log(self.step, self._updates, {**metrics, **episodes, **costs})
+        self._folder.log(self.step, self._updates, {**metrics, **episodes, **costs}, arrays)

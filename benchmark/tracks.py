@@ -41,6 +41,9 @@ class RunConfig:
             run), "rollback" (go back and on; ends after 5 in a row), "continue-smaller" (likewise,
             with a quarter of the step), "record" (note it in run.json) or "off". It changes
             nothing in a run that never does.
+        telemetry: "basic", or "full": also the gradient norm of every layer, ten actions of the
+            first round that are followed, what the clip takes from the gradient, and the memory of
+            every phase. It changes nothing either.
     """
 
     task: str
@@ -53,6 +56,7 @@ class RunConfig:
     tensorboard: bool = True
     plugin: tuple[Path, ...] = ()
     breaker: Action = "stop"
+    telemetry: Literal["basic", "full"] = "basic"
 
 
 @dataclass(frozen=True)

@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import time
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from redline.algorithms.core.breaker import Breaker, Trip, not_finite
-from redline.algorithms.core.contracts import Critic, Policy
 from redline.algorithms.core.learner import Algorithm, Learner
-from redline.algorithms.core.types import Metrics, Need, Progress, Rollout
-from redline.benchmark import checkpoint, ranks
+from redline.benchmark import ranks
 from redline.benchmark.baselines import catalogue
-from redline.benchmark.breaking import Tripped, sentence
 from redline.benchmark.config import Resolved, setting_names
 from redline.benchmark.errors import BadInput, spelled
+from redline.benchmark.loop import Loop, Track
 from redline.benchmark.recording import (
-    WINDOW,
     Evaluated,
     Learned,
-    Recorder,
     Report,
     warm_up,
 )
-from redline.benchmark.resume import PROGRESS
 from redline.benchmark.tracks import LANGUAGE, require_language_packages, track_of
 from redline.benchmark.worker import Worker
 from redline.benchmark.writing import RunFolder, silent, writing
@@ -36,30 +28,6 @@ from redline.llm_track.rewards import RewardError
 
 if TYPE_CHECKING:
     from redline.llm_track.track import LanguageTrack
-
-
-class Track(Evaluated, Protocol):
-    """What the loop needs of a track."""
-
-    policy: Policy
-    critic: Critic | None
-    unit: str
-
-    def advance(self, policy: Policy, fraction: float) -> None:
-        """Take the settings of a moment of the budget, 0 to 1."""
-
-    def collect(self, policy: Policy, need: Need) -> Rollout:
-        """One rollout of the policy."""
-
-    @property
-    def exact(self) -> bool:
-        """A run goes on from `progress` bit for bit."""
-
-    def progress(self) -> dict[str, Any]:
-        """What the next rollout depends on besides policy and statistics."""
-
-    def resume(self, progress: dict[str, Any]) -> None:
-        """Go on from `progress`."""
 
 
 def train(resolved: Resolved, folder: Path, report: Report | None = None) -> dict[str, float]:
@@ -159,108 +127,6 @@ def _run(loop: Loop, report: Report) -> dict[str, float]:
         report(loop.step, loop.last)
     loop.evaluate_at_end()
     return loop.last
-
-
-class Loop(Recorder):
-    """The steps that a run of ours is made of; see `Recorder` for what it writes."""
-
-    def __init__(
-        self, resolved: Resolved, learner: Learner, track: Track, folder: RunFolder
-    ) -> None:
-        super().__init__(resolved, learner, track, folder)
-        self._learner, self._track = learner, track
-        self._breaker = Breaker(resolved.run.breaker)
-        self._returns: deque[float] = deque(maxlen=WINDOW)
-        self._lengths: deque[int] = deque(maxlen=WINDOW)
-
-    @property
-    def finished(self) -> bool:
-        """The budget is spent."""
-        return self.step >= self.resolved.run.steps
-
-    def update(self) -> Rollout:
-        """Collect one rollout, learn from it and log; gives the rollout.
-
-        Raises:
-            Tripped: The breaker ended the run.
-            Exception: Whatever the environment, the method or the disk raises.
-        """
-        start = time.perf_counter()
-        self._track.advance(self._learner.policy, self.step / self.resolved.run.steps)
-        try:
-            rollout = self._track.collect(self._learner.policy, self._learner.algorithm.need)
-        except RewardError:
-            self.save()  # the same command goes on from here once the reward is mended
-            raise
-        collected = time.perf_counter()
-        metrics, trip = self._learn(rollout)
-        done = time.perf_counter()
-        self._returns += rollout.episode_return
-        self._lengths += rollout.episode_length
-        self.updated(
-            rollout.metrics | metrics,
-            steps=rollout.steps,
-            returns=self._returns,
-            lengths=self._lengths,
-            collect=collected - start,
-            update=done - collected,
-        )
-        if trip is not None:
-            self._tripped(trip)
-        return rollout
-
-    def _learn(self, rollout: Rollout) -> tuple[Metrics, Trip | None]:
-        """Metrics of an update, and why it must not count."""
-        breaker, learner = self._breaker, self._learner
-        progress = Progress(self.step, self.resolved.run.steps, breaker.scale)
-        try:
-            metrics = learner.update(rollout, progress)
-        except FloatingPointError as error:
-            if not breaker.goes_back:
-                raise
-            return {}, not_finite(str(error))
-        return metrics, breaker.judge(metrics, learner.policy, learner.critic)
-
-    def _tripped(self, trip: Trip) -> None:
-        """Note a trip, and go back to the last checkpoint where that is asked for.
-
-        Raises:
-            Tripped: The run ends with it.
-        """
-        breaker, folder = self._breaker, self._folder
-        folder.trips.add(trip, self.step, self._updates, breaker.action)
-        if len(folder.trips) == 1 or breaker.goes_back:
-            folder.keep(self._learner, trip, self.step, self._updates)
-        ends = breaker.tripped()
-        if not breaker.goes_back:
-            return
-        good = next(checkpoint.candidates(folder.folder))
-        self._learner.load_state_dict(good["learner"])
-        self._track.load_state_dict(good["track"])
-        if ends:
-            self.evaluate()
-            raise Tripped(sentence(trip, self.step, self._updates, good["step"]))
-
-    def progress(self) -> dict[str, Any]:
-        """What going on exactly needs besides what is learned."""
-        return self._recorded() | {
-            "exact": self._track.exact,
-            "rng": self._learner.rng.bit_generator.state,
-            "track": self._track.progress(),
-            "returns": list(self._returns),
-            "lengths": list(self._lengths),
-            "breaker": self._breaker.state_dict(),
-        }
-
-    def resume(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        self._resume(state)
-        progress = state[PROGRESS]
-        self._learner.rng.bit_generator.state = progress["rng"]
-        self._track.resume(progress["track"])
-        self._returns.extend(progress["returns"])
-        self._lengths.extend(progress["lengths"])
-        self._breaker.load_state_dict(progress["breaker"])
 
 
 def make_track(resolved: Resolved, algorithm: Algorithm, worker: Worker | None = None) -> Track:

@@ -17,7 +17,7 @@ from redline.benchmark.breaking import save as save_trip
 from redline.benchmark.config import Resolved
 from redline.benchmark.errors import BadInput, describe
 from redline.benchmark.files import Busy, Hold, remove_temporary, replacing
-from redline.benchmark.loggers import JsonLines, TensorBoard, finite
+from redline.benchmark.loggers import JsonLines, finite
 from redline.benchmark.machine import (
     git_state,
     host,
@@ -25,8 +25,10 @@ from redline.benchmark.machine import (
     reset_peak_memory,
     versions,
 )
-from redline.benchmark.runs import EVENTS, FILES, leftovers, read_run
+from redline.benchmark.runs import FILES, leftovers, read_run
+from redline.benchmark.summaries import Arrays
 from redline.benchmark.tracks import track_of
+from redline.benchmark.views import EVENTS, Views
 
 if TYPE_CHECKING:
     from redline.algorithms.core.breaker import Trip
@@ -104,6 +106,7 @@ class RunFolder:
         last: The last evaluation; empty before the first.
         state: The checkpoint that an unfinished run goes on from; None where it starts anew.
         trips: Of the breaker.
+        highest_mb: Peak memory before the last measurement of it began.
         writes: It is written at all.
 
     Raises:
@@ -118,6 +121,7 @@ class RunFolder:
         self._started = self._opened = time.time()
         self._elapsed = 0.0
         self.trips = Trips()
+        self.highest_mb = 0.0
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._hold = Hold(folder)
@@ -158,8 +162,7 @@ class RunFolder:
         self._metrics = JsonLines(folder / "metrics.jsonl")
         self._eval = JsonLines(folder / "eval.jsonl")
         run = self._resolved.run
-        events = next((name for name in kept if name.startswith(EVENTS.rstrip("*"))), None)
-        self._tensorboard = TensorBoard(folder, run.steps, events) if run.tensorboard else None
+        self._views = Views(folder, run.steps, kept) if run.tensorboard else None
 
     def _cut(self, progress: Mapping[str, Any]) -> dict[str, Any]:
         assert self.state is not None
@@ -185,38 +188,51 @@ class RunFolder:
         return self._elapsed + time.time() - self._opened
 
     @property
+    def peak_mb(self) -> float:
+        """Peak resident memory of the run, in MiB."""
+        return max(self.highest_mb, peak_memory_mb())
+
+    @property
     def next_point(self) -> float:
         """Step of the next point that TensorBoard gets."""
-        return 0.0 if self._tensorboard is None else self._tensorboard.next
+        return 0.0 if self._views is None else self._views.next
 
     def resume(self, last: Mapping[str, float], next_point: float) -> None:
         """Go on as a run whose last evaluation and next point these are."""
         self.last = last
-        if self._tensorboard is not None:
-            self._tensorboard.next = next_point
+        if self._views is not None:
+            self._views.next = next_point
 
     def files(self) -> dict[str, int]:
         """Name -> bytes of every metric file, all of them on the disk for good."""
         found = [self._metrics.path, self._eval.path]
-        if self._tensorboard is not None:
-            found.append(self._tensorboard.path)
+        found += [] if self._views is None else self._views.paths
         for path in found:
             with path.open("rb") as file:
                 os.fsync(file.fileno())
         return {path.name: path.stat().st_size for path in found}
 
-    def log(self, step: int, update: int, metrics: Mapping[str, float]) -> None:
-        """One row of metrics.jsonl."""
+    def log(
+        self, step: int, update: int, metrics: Mapping[str, float], arrays: Arrays | None = None
+    ) -> None:
+        """One row of metrics.jsonl.
+
+        Args:
+            step: Steps so far.
+            update: Updates so far.
+            metrics: Of the update.
+            arrays: Of its elements, for histograms.
+        """
         self._metrics.write({"step": step, "update": update, **metrics})
-        if self._tensorboard is not None:
-            self._tensorboard.scalars(step, metrics)
+        if self._views is not None:
+            self._views.update(step, metrics, arrays)
 
     def log_eval(self, step: int, metrics: Mapping[str, float]) -> None:
         """One row of eval.jsonl."""
         self.last = metrics
         self._eval.write({"step": step, **metrics})
-        if self._tensorboard is not None:
-            self._tensorboard.scalars(step, metrics, always=True)
+        if self._views is not None:
+            self._views.evaluation(step, metrics)
 
     def keep(self, learner: Learner, trip: Trip, step: int, update: int) -> None:
         """Write what the breaker tripped on.
@@ -234,10 +250,10 @@ class RunFolder:
         """
         try:
             with contextlib.ExitStack() as files:
-                for file in (self._metrics, self._eval, self._tensorboard):
+                for file in (self._metrics, self._eval, self._views):
                     if file is not None:
                         files.callback(file.close)
-            self._write(status, peak_memory_mb=round(peak_memory_mb(), 1), **more)
+            self._write(status, peak_memory_mb=round(self.peak_mb, 1), **more)
             if status == "done":
                 (self.folder / checkpoint.PREVIOUS).unlink(missing_ok=True)
         finally:
@@ -257,12 +273,15 @@ class SilentFolder(RunFolder):
         self.folder = folder
         self.last = {}
         self.trips = Trips()
+        self.highest_mb = 0.0
         self._started = self._opened = time.time()
         self._elapsed = 0.0
-        self._tensorboard = None
+        self._views = None
         self.state = None
 
-    def log(self, step: int, update: int, metrics: Mapping[str, float]) -> None:
+    def log(
+        self, step: int, update: int, metrics: Mapping[str, float], arrays: Arrays | None = None
+    ) -> None:
         """Nothing."""
 
     def log_eval(self, step: int, metrics: Mapping[str, float]) -> None:

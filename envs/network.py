@@ -81,6 +81,16 @@ class Network:
         self.size = sum(int(np.prod(shape)) for shape in self.shapes)
         self._hidden: list[FloatArray] = []
 
+    @property
+    def layers(self) -> dict[str, list[slice]]:
+        """Where each layer lies in the flat vectors: "layer_1" with its biases, and so on."""
+        found, start = {}, 0
+        for number, (fan_in, fan_out) in enumerate(pairwise(self.sizes), 1):
+            size = (fan_in + 1) * fan_out
+            found[f"layer_{number}"] = [slice(start, start + size)]
+            start += size
+        return found
+
     def bind(self, parameters: FloatArray, gradient: FloatArray) -> None:
         """Use `parameters` and `gradient` (flat, `size` long) as storage."""
         self._weights = _views(parameters, self.shapes)

@@ -82,6 +82,14 @@ class MLPPolicy(_Flat):
         self.network.bind(self.parameters[:split], self.gradient_buffer[:split])
         self._log_std = self.parameters[split:]
 
+    @property
+    def layers(self) -> dict[str, list[slice]]:
+        """Where each layer, and the log standard deviation, lies in the flat vectors."""
+        found = self.network.layers
+        if self.distribution.has_log_std:
+            found["log_std"] = [slice(self.network.size, len(self.parameters))]
+        return found
+
     def copy(self) -> Self:
         """See `redline.algorithms.core.contracts.Policy`."""
         twin = copy.copy(self)

@@ -95,6 +95,15 @@ class TorchPolicy(AutogradPolicy):
         module = MLP(sizes, activation, rng, output_gain=0.01, dtype=dtype)
         return cls(module.to(device), distribution, log_std)
 
+    def layer_of(self, name: str) -> str:
+        """As `MLPPolicy` names the layers of `mlp`; of any other module by the module's parts."""
+        owner, _, number = name.rpartition(".")
+        if name.startswith("extra_"):
+            return "log_std"
+        if owner == "layers" and number.isdigit():
+            return f"layer_{int(number) // 2 + 1}"
+        return super().layer_of(name)
+
 
 class TorchCritic(AutogradCritic):
     """V(s) on control from any module; `mlp` makes the counterpart of `MLPCritic`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,15 @@ class CausalNetwork(FlatModule):
             for name, parameter in self.trunk.named_parameters()
             if parameter.requires_grad
         }
+
+    def layer_of(self, name: str) -> str:
+        """One of "embedding", "block_0" and so on, "norm" (what stands between) and "head"."""
+        if found := re.search(r"\.(?:layers|h|blocks)\.(\d+)\.", f".{name}"):
+            return f"block_{found[1]}"
+        owner: Any = self.model.get_submodule(name.rpartition(".")[0])
+        if isinstance(owner, nn.Embedding):
+            return "embedding"
+        return "head" if owner is self.output else "norm"
 
     @property
     def size(self) -> int:

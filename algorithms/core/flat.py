@@ -107,6 +107,22 @@ class FlatModule:
         # Ratios, entropies and divergences are differences of logarithms: never below float32.
         self.dtype = torch.promote_types(self.parameters.dtype, torch.float32)
 
+    @property
+    def layers(self) -> dict[str, list[slice]]:
+        """Where each layer lies in the flat vectors; weights and biases of one stand together."""
+        extra = [f"extra_{i}" for i in range(len(self.tensors) - len(self.names))]
+        found: dict[str, list[slice]] = {}
+        start = 0
+        for name, tensor in zip([*self.names, *extra], self.tensors, strict=True):
+            part = slice(start, start + tensor.numel())
+            found.setdefault(self.layer_of(name), []).append(part)
+            start += tensor.numel()
+        return found
+
+    def layer_of(self, name: str) -> str:
+        """The layer that a parameter belongs to."""
+        return name.rpartition(".")[0] or name
+
     def asarray(self, value: Array) -> Tensor:
         """A tensor on the module's device; floating numbers in its precision, at least float32."""
         if isinstance(value, np.ndarray) and not value.flags.writeable:

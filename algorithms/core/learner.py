@@ -16,7 +16,7 @@ from redline.algorithms.core.critic import CriticFit
 from redline.algorithms.core.distributions import Distribution
 from redline.algorithms.core.episodes import by_episode, require_whole_episodes
 from redline.algorithms.core.estimation import Evaluated
-from redline.algorithms.core.objective import Objective
+from redline.algorithms.core.objective import Objective, Watch
 from redline.algorithms.core.penalties import Penalties, kl_estimate
 from redline.algorithms.core.schedules import ClipState
 from redline.algorithms.core.shaping import Shaping
@@ -137,6 +137,7 @@ class Learner:
 
     Attributes:
         seen: What the last update learned from, also of one that failed.
+        watch: Looks on; None: nothing does.
     """
 
     def __init__(
@@ -158,6 +159,7 @@ class Learner:
         self.rng = rng
         self._anchor = self.policy.snapshot() if algorithm.penalties.kl else None
         self.seen: Seen | None = None
+        self.watch: Watch | None = None
         self.advantage = bound(algorithm.advantage)
         self.clip_state = ClipState(algorithm.clip.window if algorithm.clip else 1)
         algorithm.require_space(self.policy.distribution)
@@ -180,6 +182,8 @@ class Learner:
         bounds = None if clip is None else clip.bounds(progress, self.clip_state)
         if clip is not None and bounds is not None and clip.per_element:
             batch = self._with_bounds(batch, clip, bounds)
+        if self.watch is not None:
+            self.watch.begin(batch)
         light = replace(batch, reference=())
         self.seen = Seen(light, None)
         objective = Objective(
@@ -189,6 +193,7 @@ class Learner:
             bounds,
             self.algorithm.standardise == "minibatch",
             shaping=self.algorithm.shaping,
+            watch=self.watch,
             refresh=evaluated.refresh if self.algorithm.recompute_advantage else None,
         )
         self.policy, metrics = self.algorithm.update.update(
@@ -200,6 +205,8 @@ class Learner:
         metrics["train/loss"] = -objective.value(
             self.policy, objective.prepare(batch), evaluation.log_prob
         )
+        if self.watch is not None:
+            metrics |= self.watch.metrics(self.policy, batch, objective)
         if bounds is not None:
             metrics |= bounds_in_force(batch, bounds)
             self._observe(batch, evaluation.log_prob, rollout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from redline.algorithms.core.aggregation import Aggregate, denominators
 from redline.algorithms.core.arrays import namespace
@@ -12,7 +13,23 @@ from redline.algorithms.core.masked import standardise
 from redline.algorithms.core.penalties import OldPolicyPenalty, Penalties, kl_weight
 from redline.algorithms.core.shaping import Shaping
 from redline.algorithms.core.surrogates import Bounds, Surrogate, Weights
-from redline.algorithms.core.types import Array, Batch
+from redline.algorithms.core.types import Array, Batch, Metrics
+
+
+class Watch(Protocol):
+    """Looks on while a policy is moved."""
+
+    def begin(self, batch: Batch) -> None:
+        """An update begins."""
+
+    def gradient(self, policy: Policy) -> None:
+        """A gradient is in the policy's buffer."""
+
+    def passed(self, policy: Policy) -> None:
+        """A pass over the batch has ended."""
+
+    def metrics(self, policy: Policy, batch: Batch, objective: Objective) -> Metrics:
+        """What it saw; the update has ended."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +46,7 @@ class Objective:
         old_policy: Penalty on the divergence from pi_old, set by rules that have one.
         refresh: Gives the batch's advantages anew; called between passes over it.
         shaping: Adds its bonus to the advantages of every optimiser step.
+        watch: Is told of every gradient, and of every pass over the batch; changes nothing.
     """
 
     surrogate: Surrogate
@@ -39,6 +57,7 @@ class Objective:
     old_policy: OldPolicyPenalty | None = None
     refresh: Callable[[], Array] | None = None
     shaping: Shaping = field(default_factory=Shaping)
+    watch: Watch | None = None
 
     def prepare(self, batch: Batch) -> Batch:
         """The batch of one optimiser step, its advantages standardised and shaped as asked for."""
@@ -95,6 +114,8 @@ class Objective:
             entropy=coefficient * bonus if bonus else None,
             kl=old.term(policy.xp, batch.mask) if old is not None and old.coefficient else None,
         )
+        if self.watch is not None:
+            self.watch.gradient(policy)
 
     def value(self, policy: Policy, batch: Batch, log_prob: Array) -> float:
         """sum coefficient * objective: what a line search compares (penalties left out)."""

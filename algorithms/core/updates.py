@@ -101,6 +101,8 @@ class FirstOrder:
                 batch = batch.with_advantage(objective.refresh())
             stopped = self._epoch(state["optimizer"], policy, batch, objective, lr, recorder, rng)
             epoch += 1
+            if objective.watch is not None:
+                objective.watch.passed(policy)
         metrics = recorder.metrics()
         metrics |= {
             "train/learning_rate": lr,

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 from redline.benchmark.baselines.sb3 import StableBaselines3
 from redline.benchmark.bench.comparisons import Comparison
 from redline.benchmark.config import Resolved
-from redline.benchmark.train import Loop, opened
+from redline.benchmark.loop import Loop
+from redline.benchmark.train import opened
 
 # Environment steps of the run of either side that precedes a row and is not counted.
 _WARM_UP = 2_048

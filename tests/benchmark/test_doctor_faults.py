@@ -12,7 +12,8 @@ from redline.benchmark.breaking import Tripped
 from redline.benchmark.doctor.examine import examine
 from redline.benchmark.doctor.findings import Finding
 from redline.benchmark.doctor.history import read
-from redline.benchmark.train import Loop, opened, train
+from redline.benchmark.loop import Loop
+from redline.benchmark.train import opened, train
 
 CARTPOLE = ["--task", "CartPole-v1", "--steps", "5120", "--evals", "2", "--eval-episodes", "4"]
 LANGUAGE = ["--task", "llm:arithmetic", "--steps", "128", "--evals", "1", "--eval-problems", "4"]

@@ -13,6 +13,7 @@ from redline.algorithms import registry
 from redline.algorithms.core.advantages import GAE, Estimate
 from redline.algorithms.core.aggregation import Aggregate
 from redline.algorithms.core.clipping import Clip
+from redline.algorithms.core.closeup import CloseUp
 from redline.algorithms.core.learner import Algorithm, Learner
 from redline.algorithms.core.penalties import Penalties
 from redline.algorithms.core.types import Bootstrap, Metrics, Progress, Rollout
@@ -243,6 +244,19 @@ def test_a_restored_learner_goes_on_bit_for_bit(name: str) -> None:
     assert run(straight, range(2, 5)) == run(resumed, range(2, 5))
     assert type(resumed.policy) is type(straight.policy)
     identical(resumed.policy.parameters, straight.policy.parameters)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_looking_changes_nothing(name: str) -> None:
+    plain, watched = learner(algorithm(name)), learner(algorithm(name))
+    watched.watch = CloseUp()
+    for seed in range(2):
+        one, other = (each.update(experience(seed=seed), START) for each in (plain, watched))
+        assert {key: other[key] for key in one} == one
+        more = other.keys() - one.keys()
+        assert {"follow/0", "train/followed_low"} <= more
+    identical(plain.policy.parameters, watched.policy.parameters)
+    assert plain.rng.bit_generator.state == watched.rng.bit_generator.state
 
 
 @pytest.mark.parametrize("name", NAMES)

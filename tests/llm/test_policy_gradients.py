@@ -149,3 +149,16 @@ def test_only_the_head_may_learn() -> None:
     chosen = log_p.gather(-1, batch.action[..., None])[..., 0]
     expected = torch.autograd.grad(chosen[batch.mask].sum(), flat)[0]
     close(policy.gradient_buffer, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_layers_of_a_language_model_and_their_gradients() -> None:
+    from redline.llm_track.models import load_model
+    from redline.llm_track.policy import CausalLMPolicy
+
+    policy = CausalLMPolicy(load_model("tiny").model)
+    layers = policy.layers
+    covered = sorted(i for parts in layers.values() for p in parts for i in range(p.start, p.stop))
+    assert covered == list(range(len(policy.parameters)))
+    blocks = policy.model.config.num_hidden_layers
+    # The output layer of this model is its embedding.
+    assert set(layers) == {"embedding", "norm", *(f"block_{i}" for i in range(blocks))}
