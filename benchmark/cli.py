@@ -28,7 +28,7 @@ redline: a benchmark suite for policy optimisation.
   redline new NAME                          a method of your own: a file and its test
   redline list [algorithms|tasks|suites]    what there is to run
   redline warm-start [--data FILE.jsonl]    a language model learns from demonstrations
-  redline bench control|update [settings]   CPU time against Stable-Baselines3; cost of an update
+  redline bench control|update|telemetry    CPU time against Stable-Baselines3; cost of an update
   redline --version
 
 COMMAND --help lists its settings; redline run ppo --help those of an algorithm.

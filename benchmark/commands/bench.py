@@ -16,6 +16,7 @@ usage: redline bench PART [settings]
 
   redline bench control   CPU time of Stable-Baselines3 divided by ours, at the same settings
   redline bench update    time and memory of one update of every method on the same rollout
+  redline bench telemetry what telemetry costs, by default and in full
 
 redline bench PART --help lists the settings of a part.
 """
@@ -54,6 +55,21 @@ class UpdateConfig:
     json: Path | None = None
     task: str = "HalfCheetah-v5"
     repeats: int = 5
+    only: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TelemetryConfig:
+    """Settings of `redline bench telemetry`.
+
+    Attributes:
+        json: Write the rows to this file, after every row.
+        repeats: Timed updates per row.
+        only: Names of rows, instead of all.
+    """
+
+    json: Path | None = None
+    repeats: int = 12
     only: tuple[str, ...] = ()
 
 
@@ -108,4 +124,26 @@ def _update(arguments: Sequence[str]) -> int:
     return 0
 
 
-_PARTS: dict[str, Callable[[Sequence[str]], int]] = {"control": _control, "update": _update}
+def _telemetry(arguments: Sequence[str]) -> int:
+    config = parse(
+        TelemetryConfig,
+        arguments,
+        prog="redline bench telemetry",
+        description="CPU time of telemetry as part of an update, by default and in full.",
+    )
+    output.require_repeats(config.repeats)
+    output.require_writable({"--json": config.json})
+    from redline.benchmark.bench import telemetry
+
+    for name in config.only:
+        if name not in telemetry.ROWS:
+            raise unknown("row", name, telemetry.ROWS)
+    telemetry.run(config.only or tuple(telemetry.ROWS), config.repeats, config.json)
+    return 0
+
+
+_PARTS: dict[str, Callable[[Sequence[str]], int]] = {
+    "control": _control,
+    "update": _update,
+    "telemetry": _telemetry,
+}
