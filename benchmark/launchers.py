@@ -10,7 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from redline.benchmark import threads
 from redline.benchmark.arguments import from_record
@@ -24,6 +24,12 @@ _TICK = 0.2
 _LONGEST_TICK = 1.0
 
 Watch = Callable[[Mapping[Cell, int]], None]
+Report = Callable[[int, Mapping[str, float]], None]
+
+
+def record_of(cell: Cell) -> dict[str, Any]:
+    """The settings of a cell as plain data, which any process can read."""
+    return {**cell.resolved.to_json(), "overrides": dict(cell.resolved.overrides)}
 
 
 class LocalPool:
@@ -43,7 +49,7 @@ class LocalPool:
         self.patience = patience
         self._slots = [_Slot() for _ in range(jobs)]
 
-    def __enter__(self) -> LocalPool:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -98,11 +104,10 @@ class _Slot:
         return int(self._told[0])
 
     def submit(self, cell: Cell) -> Future[Outcome]:
-        record = {**cell.resolved.to_json(), "overrides": dict(cell.resolved.overrides)}
         self._told[0], self._started = 0, time.perf_counter()
         self._heard, self._silence, self._hung = self._told[1], 0.0, ""
         try:
-            return self._call(_train_cell, record, cell.folder)
+            return self._call(_train_cell, record_of(cell), cell.folder)
         except OSError as error:  # no process, memory or descriptor left: the cell fails
             self.end()
             failed: Future[Outcome] = Future()
@@ -154,12 +159,22 @@ def _share(told: Any) -> None:
 
 
 def _train_cell(record: Mapping[str, Any], folder: Path) -> Outcome:
-    start = time.perf_counter()
-
     def report(step: int, last: Mapping[str, float]) -> None:
         _told[0] = step
         _told[1] += 1
 
+    return train_cell(record, folder, report)
+
+
+def train_cell(record: Mapping[str, Any], folder: Path, report: Report) -> Outcome:
+    """Train a cell in this process, whatever it does.
+
+    Args:
+        record: Its settings, as `record_of` gives them.
+        folder: Where it is written.
+        report: Called with (step, last evaluation) after every update.
+    """
+    start = time.perf_counter()
     try:
         from redline.benchmark.train import train
 

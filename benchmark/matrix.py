@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 from redline.benchmark.errors import BadInput, describe
 from redline.benchmark.files import Busy, Hold, replacing
-from redline.benchmark.launchers import LocalPool
 from redline.benchmark.outcomes import Fault, Outcome
 from redline.benchmark.runs import is_done, read_run
 from redline.benchmark.suite import Cell, Suite
@@ -44,6 +44,31 @@ class Display(Protocol):
 
     def lost(self, cell: Cell, outcome: Outcome) -> None:
         """A cell lost its worker and will be tried once more."""
+
+
+class Launcher(Protocol):
+    """Trains cells somewhere; leaving its `with` block ends whatever still trains."""
+
+    def __enter__(self) -> Self:
+        """Start."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End."""
+
+    def run(
+        self, cells: Sequence[Cell], watch: Callable[[Mapping[Cell, int]], None]
+    ) -> Iterator[tuple[Cell, Outcome]]:
+        """Train cells; yields each as it ends.
+
+        Args:
+            cells: What to train.
+            watch: Called several times a second with the steps that running cells have done.
+        """
 
 
 class DiskFault(Exception):
@@ -128,9 +153,7 @@ def read_record(root: Path) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def execute(
-    todo: Sequence[Cell], jobs: int, display: Display, patience: float | None = None
-) -> dict[Cell, Outcome]:
+def execute(todo: Sequence[Cell], launcher: Launcher, display: Display) -> dict[Cell, Outcome]:
     """Train cells; a cell that fails is recorded as such and the others go on.
 
     A cell whose worker was killed, hung, or had no memory left is tried once more, after all
@@ -138,9 +161,8 @@ def execute(
 
     Args:
         todo: What to train, in this order.
-        jobs: Cells at the same time.
+        launcher: Trains them.
         display: Is told of every step and end.
-        patience: Seconds without an update after which a worker counts as hung; None: none does.
 
     Raises:
         KeyboardInterrupt: After every worker was ended; finished cells stay.
@@ -149,7 +171,7 @@ def execute(
     outcomes: dict[Cell, Outcome] = {}
     again: list[Cell] = []
     try:
-        with LocalPool(min(jobs, len(todo)), patience) as workers:
+        with launcher as workers:
             for cell, outcome in workers.run(todo, display.watch):
                 if outcome.error is not None and outcome.fault is Fault.WORKER:
                     again.append(cell)

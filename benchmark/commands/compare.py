@@ -16,6 +16,7 @@ from redline.benchmark.arguments import resolve
 from redline.benchmark.commands.training import Stopped, carry_out, check_numbers, failures
 from redline.benchmark.config import Resolved
 from redline.benchmark.errors import BadInput
+from redline.benchmark.launchers import LocalPool
 from redline.benchmark.notes import untuned
 from redline.benchmark.parsing import parse
 from redline.benchmark.preflight import check_tasks
@@ -96,10 +97,9 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     suite = Suite("compare", "", [config.task], [], [])
     command = shlex.join(["redline", "compare", *arguments])
+    launcher = LocalPool(config.jobs, config.patience)
     try:
-        outcomes = carry_out(
-            root, suite, cells, plan, command, jobs=config.jobs, patience=config.patience
-        )
+        outcomes = carry_out(root, suite, cells, plan, command, launcher)
     except Stopped as stopped:
         return stopped.code
     _judge(root, cells, baseline, config)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -14,6 +15,7 @@ from redline.benchmark import matrix, ranks, suite
 from redline.benchmark.baselines.catalogue import footnote
 from redline.benchmark.commands.training import Stopped, carry_out, check_numbers, failures
 from redline.benchmark.errors import BadInput
+from redline.benchmark.launchers import LocalPool
 from redline.benchmark.parsing import parse
 from redline.benchmark.preflight import check_tasks
 
@@ -29,6 +31,9 @@ class MatrixConfig:
     Attributes:
         suite: A shipped suite (`redline list suites`) or a .toml file.
         jobs: Runs at the same time, each on one thread; best is the number of cores.
+        launcher: "local": processes here; "ray": tasks of a Ray cluster, whose nodes have Redline
+            installed and need no shared disk (extra `[ray]`).
+        address: Of a Ray cluster that is there; None: one of this machine, with `jobs` CPUs.
         out: Folder of the results; None: results/<suite>.
         seeds: Instead of the suite's seeds.
         steps: Instead of the suite's budget.
@@ -40,6 +45,8 @@ class MatrixConfig:
 
     suite: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="SUITE")] = None
     jobs: int = 1
+    launcher: Literal["local", "ray"] = "local"
+    address: str | None = None
     out: Path | None = None
     seeds: tuple[int, ...] | None = None
     steps: int | None = None
@@ -55,6 +62,7 @@ def main(arguments: Sequence[str]) -> int:
         raise BadInput("say which suite: redline matrix SUITE (redline list suites shows them)")
     check_numbers(config.jobs, config.patience)
     ranks.require_alone("redline matrix")
+    _check_launcher(config)
     chosen = suite.read(config.suite)
     root = config.out or Path("results") / chosen.name
     cells = suite.cells(chosen, root, config.seeds, config.steps)
@@ -64,9 +72,7 @@ def main(arguments: Sequence[str]) -> int:
         return _list(plan)
     command = shlex.join(["redline", "matrix", *arguments])
     try:
-        outcomes = carry_out(
-            root, chosen, cells, plan, command, jobs=config.jobs, patience=config.patience
-        )
+        outcomes = carry_out(root, chosen, cells, plan, command, _launcher(config))
     except Stopped as stopped:
         return stopped.code
     _print_tables(root)
@@ -81,6 +87,21 @@ def _list(plan: matrix.Plan) -> int:
             print(f"{state:6}{cell.name}  {cell.folder}")
     print(f"{len(plan.done)} done, {len(plan.todo)} to do; nothing was trained")
     return 0
+
+
+def _check_launcher(config: MatrixConfig) -> None:
+    if config.launcher == "local" and config.address is not None:
+        raise BadInput("--address needs --launcher ray")
+    if config.launcher == "ray" and find_spec("ray") is None:
+        raise BadInput('--launcher ray needs ray: pip install "redline-rl[ray]"')
+
+
+def _launcher(config: MatrixConfig) -> matrix.Launcher:
+    if config.launcher == "local":
+        return LocalPool(config.jobs, config.patience)
+    from redline.benchmark.ray_launcher import RayPool
+
+    return RayPool(config.address, config.jobs, config.patience)
 
 
 def _print_tables(root: Path) -> None:

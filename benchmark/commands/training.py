@@ -44,9 +44,7 @@ def carry_out(
     cells: Sequence[Cell],
     plan: matrix.Plan,
     command: str,
-    *,
-    jobs: int,
-    patience: float | None,
+    launcher: matrix.Launcher,
 ) -> Mapping[Cell, Outcome]:
     """Train what is to do, and note what was asked for; gives how the trained cells ended.
 
@@ -56,8 +54,7 @@ def carry_out(
         cells: The whole matrix.
         plan: What is there of it, and what not.
         command: As typed.
-        jobs: Runs at the same time.
-        patience: Seconds without an update after which a run counts as hung; None: none does.
+        launcher: Trains them.
 
     Raises:
         BadInput: The folder cannot be written.
@@ -66,7 +63,7 @@ def carry_out(
     with matrix.claim(root):
         matrix.record(root, suite, cells, command)
         try:
-            return _train(plan, jobs, patience)
+            return _train(plan, launcher)
         except KeyboardInterrupt:
             print(
                 "redline: interrupted; finished runs are kept, and the same command continues",
@@ -82,7 +79,7 @@ def carry_out(
             raise Stopped(1) from None
 
 
-def _train(plan: matrix.Plan, jobs: int, patience: float | None) -> Mapping[Cell, Outcome]:
+def _train(plan: matrix.Plan, launcher: matrix.Launcher) -> Mapping[Cell, Outcome]:
     from redline.benchmark.progress import MatrixProgress
 
     console = Console(stderr=True)
@@ -91,7 +88,7 @@ def _train(plan: matrix.Plan, jobs: int, patience: float | None) -> Mapping[Cell
     if not plan.todo:
         return {}
     with MatrixProgress(plan.todo, console) as progress:
-        return matrix.execute(plan.todo, jobs, progress, patience)
+        return matrix.execute(plan.todo, launcher, progress)
 
 
 def failures(outcomes: Mapping[Cell, Outcome]) -> int:
