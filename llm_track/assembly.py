@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from redline.llm_track.freeze import freeze
+from redline.llm_track.lora import add_adapters
 from redline.llm_track.models import checkpoint_layers, load_model
 from redline.llm_track.policy import CausalLMPolicy
+from redline.llm_track.pretrained import ModelError
 from redline.llm_track.problems import LanguageTask
 from redline.llm_track.ranks import join
 from redline.llm_track.sampler import Generation, LanguageSampler
@@ -40,6 +42,16 @@ class Parts(NamedTuple):
         return LanguageSampler(self.problems, self.generation, self.rng, keep_log_prob)
 
 
+def _learning(model: Any, settings: LanguageSettings, seed: int) -> str:
+    """Decide what of a model learns; one sentence about it, "" for all."""
+    frozen = settings.freeze != Freeze()
+    if settings.lora is None:
+        return freeze(model, settings.freeze) if frozen else ""
+    if frozen:
+        raise ModelError("lora leaves the whole model as it is: leave out what freeze names")
+    return add_adapters(model, settings.lora, seed)
+
+
 def assemble(task: str, settings: LanguageSettings, seed: int) -> Parts:
     """Load the model and make the task.
 
@@ -53,8 +65,7 @@ def assemble(task: str, settings: LanguageSettings, seed: int) -> Parts:
     problems = language_task(task, settings.task_settings())
     sampling = settings.sampling_settings()
     language_model = load_model(settings.model, settings.dtype, settings.device)
-    frozen = settings.freeze != Freeze()
-    note = freeze(language_model.model, settings.freeze) if frozen else ""
+    note = _learning(language_model.model, settings, seed)
     policy = CausalLMPolicy(language_model.model, temperature=settings.temperature)
     policy.ranks = ranks
     if settings.gradient_checkpointing:

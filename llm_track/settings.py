@@ -37,6 +37,7 @@ class LanguageSettings:
         dtype: Of the parameters; bfloat16 loses small updates.
         device: As torch names it.
         freeze: What of the model does not learn.
+        lora: Rank of adapters that learn while the whole model stays as it is; None: no adapters.
         gradient_checkpointing: Recompute activations in the backward pass: less memory, slower.
         temperature: Of sampling and of the policy that learns; evaluations keep to it.
         temperature_end: Let sampling and policy come to it linearly over the budget; None: they
@@ -69,6 +70,7 @@ class LanguageSettings:
     dtype: Literal["float32", "bfloat16", "float64"] = "float32"
     device: str = "cpu"
     freeze: Freeze = Freeze()
+    lora: int | None = None
     gradient_checkpointing: bool = False
     temperature: float = 1.0
     temperature_end: float | None = None
