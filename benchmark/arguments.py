@@ -226,6 +226,7 @@ def _overrides(before: tuple[Any, Any], after: tuple[Any, Any]) -> dict[str, Any
         "sampler_process",
         "breaker",
         "telemetry",
+        "review_every",
         "evals",
         "eval_episodes",
         "eval_problems",

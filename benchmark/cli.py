@@ -23,6 +23,7 @@ redline: a benchmark suite for policy optimisation.
   redline compare ALGO ALGO... --task TASK  train what is missing, say which is better
   redline report DIR [--baseline ALGO]      tables and curves of all runs below a folder
   redline doctor RUN|DIR [--json]           what is wrong with a run, with evidence and advice
+  redline review RUN [--grader NAME]        grade completions blind, and compare with the reward
   redline eval RUN [--episodes N]           play a trained policy
   redline watch RUN [--out FILE.mp4]        film it while it plays
   redline new NAME                          a method of your own: a file and its test
@@ -40,6 +41,7 @@ COMMANDS = (
     "compare",
     "report",
     "doctor",
+    "review",
     "eval",
     "watch",
     "list",

@@ -32,6 +32,7 @@ NOT_HASHED = (
     "sampler_process",
     "breaker",
     "telemetry",
+    "review_every",
 )
 # Entry of a record beside the settings of a run: hash of the plugin's file.
 PLUGIN_CODE = "plugin_code"
@@ -255,6 +256,7 @@ _LEAST = {
     "eval_problems": 1,
     "eval_samples": 1,
     "stale": 0,
+    "review_every": 0,
 }
 # Each is an object of its own, and its episodes are kept in memory.
 _MOST_ENVS = 10_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -19,6 +20,8 @@ from redline.benchmark.config import Resolved
 from redline.benchmark.phases import Phases
 from redline.benchmark.recording import WINDOW, Evaluated, Recorder
 from redline.benchmark.resume import PROGRESS
+from redline.benchmark.samples import chosen, samples
+from redline.benchmark.tracks import LanguageConfig
 from redline.benchmark.writing import RunFolder
 from redline.llm_track.rewards import RewardError
 
@@ -35,6 +38,9 @@ class Track(Evaluated, Protocol):
 
     def collect(self, policy: Policy, need: Need) -> Rollout:
         """One rollout of the policy."""
+
+    def texts(self, rollout: Rollout, rows: Sequence[int]) -> list[tuple[str, str]]:
+        """Prompt and completion of some rows; on language tasks alone."""
 
     @property
     def exact(self) -> bool:
@@ -106,9 +112,20 @@ class Loop(Recorder):
             update=done - collected,
             arrays=self._arrays if self._came_to_an_end else None,
         )
+        if self._came_to_an_end:
+            self._keep_samples(rollout)
         if trip is not None:
             self._tripped(trip)
         return rollout
+
+    def _keep_samples(self, rollout: Rollout) -> None:
+        """Completions for a blind look, where they are due."""
+        run, seen = self.resolved.run, self._learner.seen
+        if not isinstance(run, LanguageConfig) or seen is None:
+            return
+        if run.review_every and self._updates % run.review_every == 0:
+            texts = self._track.texts(rollout, chosen(rollout))
+            self._folder.log_samples(self.step, self._updates, samples(rollout, seen, texts))
 
     @property
     def _came_to_an_end(self) -> bool:

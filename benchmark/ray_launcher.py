@@ -24,8 +24,9 @@ from redline.benchmark.files import Hold, replacing
 from redline.benchmark.launchers import Watch, record_of, train_cell
 from redline.benchmark.outcomes import Fault, Outcome, failed
 from redline.benchmark.process import ENDING
-from redline.benchmark.runs import EVENTS, FILES
+from redline.benchmark.runs import FILES
 from redline.benchmark.suite import Cell
+from redline.benchmark.views import EVENTS
 
 Files = dict[str, bytes]
 

@@ -13,11 +13,20 @@ from redline.benchmark import checkpoint
 from redline.benchmark.breaking import TRIP
 from redline.benchmark.config import NOT_HASHED, PLUGIN_CODE, Resolved
 from redline.benchmark.errors import BadInput
+from redline.benchmark.samples import REVIEW_FILES
 from redline.benchmark.tracks import track_of
 from redline.benchmark.views import EVENTS, HISTOGRAMS
 
 # What a run's folder holds besides run.json.
-FILES = ("metrics.jsonl", "eval.jsonl", checkpoint.NAME, checkpoint.PREVIOUS, TRIP, HISTOGRAMS)
+FILES = (
+    "metrics.jsonl",
+    "eval.jsonl",
+    checkpoint.NAME,
+    checkpoint.PREVIOUS,
+    TRIP,
+    HISTOGRAMS,
+    *REVIEW_FILES,
+)
 
 # What readers of run.json rely on; of the second group, any may be absent.
 _TYPES = {"status": str, "hash": str, "algo": str, "recipe": dict, "run": dict}

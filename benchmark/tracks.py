@@ -101,10 +101,12 @@ class LanguageConfig(LanguageSettings, RunConfig):
     Attributes:
         steps: Sampled completions.
         evals: Evaluations after the one at step 0, evenly spaced, the last at the end.
+        review_every: Every so many updates 20 completions are kept for redline review; 0: never.
     """
 
     steps: int = 10_240
     evals: int = 4
+    review_every: int = 10
 
 
 @dataclass(frozen=True)

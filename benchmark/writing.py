@@ -7,7 +7,7 @@ import json
 import os
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from redline.benchmark.machine import (
     versions,
 )
 from redline.benchmark.runs import FILES, leftovers, read_run
+from redline.benchmark.samples import GRADES, REVIEW, Sample, SampleFiles
 from redline.benchmark.summaries import Arrays
 from redline.benchmark.tracks import track_of
 from redline.benchmark.views import EVENTS, Views
@@ -147,7 +148,7 @@ class RunFolder:
             self._resumed = [*record.get("resumed", []), self._cut(progress)]
             self._elapsed, self._started = progress["seconds"], record["started"]
             self.trips.load(progress["trips"])
-            kept = [*progress["files"], checkpoint.NAME, checkpoint.PREVIOUS, TRIP]
+            kept = [*progress["files"], checkpoint.NAME, checkpoint.PREVIOUS, TRIP, GRADES, REVIEW]
         else:
             kept = []
         # First of all: files that are gone must not belong to a run that counts as complete.
@@ -163,6 +164,7 @@ class RunFolder:
         self._eval = JsonLines(folder / "eval.jsonl")
         run = self._resolved.run
         self._views = Views(folder, run.steps, kept) if run.tensorboard else None
+        self._samples = SampleFiles(folder, kept)
 
     def _cut(self, progress: Mapping[str, Any]) -> dict[str, Any]:
         assert self.state is not None
@@ -206,7 +208,7 @@ class RunFolder:
     def files(self) -> dict[str, int]:
         """Name -> bytes of every metric file, all of them on the disk for good."""
         found = [self._metrics.path, self._eval.path]
-        found += [] if self._views is None else self._views.paths
+        found += ([] if self._views is None else self._views.paths) + self._samples.paths
         for path in found:
             with path.open("rb") as file:
                 os.fsync(file.fileno())
@@ -226,6 +228,10 @@ class RunFolder:
         self._metrics.write({"step": step, "update": update, **metrics})
         if self._views is not None:
             self._views.update(step, metrics, arrays)
+
+    def log_samples(self, step: int, update: int, found: Sequence[Sample]) -> None:
+        """Completions for `redline review`."""
+        self._samples.write(step, update, found)
 
     def log_eval(self, step: int, metrics: Mapping[str, float]) -> None:
         """One row of eval.jsonl."""
@@ -250,7 +256,7 @@ class RunFolder:
         """
         try:
             with contextlib.ExitStack() as files:
-                for file in (self._metrics, self._eval, self._views):
+                for file in (self._metrics, self._eval, self._views, self._samples):
                     if file is not None:
                         files.callback(file.close)
             self._write(status, peak_memory_mb=round(self.peak_mb, 1), **more)
@@ -287,6 +293,9 @@ class SilentFolder(RunFolder):
     def log_eval(self, step: int, metrics: Mapping[str, float]) -> None:
         """Remember it."""
         self.last = metrics
+
+    def log_samples(self, step: int, update: int, found: Sequence[Sample]) -> None:
+        """Nothing."""
 
     def keep(self, learner: Learner, trip: Trip, step: int, update: int) -> None:
         """Nothing."""

@@ -64,6 +64,10 @@ class ControlTrack:
         """One rollout of the policy."""
         return self.sampler.collect(policy, need)
 
+    def texts(self, rollout: Rollout, rows: Sequence[int]) -> list[tuple[str, str]]:
+        """None: an episode of a control task has no text."""
+        return []
+
     def evaluate(self, policy: Policy) -> dict[str, float]:
         """Mean raw return over the fixed episodes, deterministic and stochastic."""
         return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -72,6 +73,17 @@ class LanguageTrack:
     def collect(self, policy: Any, need: Need) -> Rollout:
         """One rollout; see the sampler."""
         return self.sampler.collect(policy, need)
+
+    def texts(self, rollout: Rollout, rows: Sequence[int]) -> list[tuple[str, str]]:
+        """Prompt and completion of some rows of a rollout, without special tokens."""
+        decode = self.evaluator.generation.language_model.tokenizer.decode
+        width = rollout.mask.shape[1]
+        found = []
+        for row in rows:
+            tokens, real = rollout.observation[row, :-width].T
+            completion = rollout.action[row][rollout.mask[row]]
+            found.append((decode(tokens[real != 0].tolist()), decode(completion.tolist())))
+        return found
 
     def evaluate(self, policy: Any) -> Metrics:
         """eval/* on the held-out problems."""
