@@ -24,6 +24,7 @@ redline: a benchmark suite for policy optimisation.
   redline report DIR [--baseline ALGO]      tables and curves of all runs below a folder
   redline doctor RUN|DIR [--json]           what is wrong with a run, with evidence and advice
   redline review RUN [--grader NAME]        grade completions blind, and compare with the reward
+  redline export DIR --csv|--parquet        all runs as tables, with every setting and metric
   redline eval RUN [--episodes N]           play a trained policy
   redline watch RUN [--out FILE.mp4]        film it while it plays
   redline new NAME                          a method of your own: a file and its test
@@ -42,6 +43,7 @@ COMMANDS = (
     "report",
     "doctor",
     "review",
+    "export",
     "eval",
     "watch",
     "list",

@@ -38,15 +38,19 @@ class LocalPool:
     Args:
         jobs: How many cells run at the same time.
         patience: See below.
+        timeout: See below.
 
     Attributes:
         patience: Seconds without an update after which a worker counts as hung and is ended; None:
             it may take as long as it likes.
+        timeout: Seconds that a cell may take, after which it is ended and has failed; None: any.
     """
 
-    def __init__(self, jobs: int, patience: float | None = None) -> None:
+    def __init__(
+        self, jobs: int, patience: float | None = None, timeout: float | None = None
+    ) -> None:
         threads.pin()
-        self.patience = patience
+        self.patience, self.timeout = patience, timeout
         self._slots = [_Slot() for _ in range(jobs)]
 
     def __enter__(self) -> Self:
@@ -83,7 +87,7 @@ class LocalPool:
             watch({cell: slot.steps for slot, cell in running.values()})
             now = time.monotonic()
             for slot, _ in running.values():
-                slot.look(min(now - looked, _LONGEST_TICK), self.patience)
+                slot.look(min(now - looked, _LONGEST_TICK), self.patience, self.timeout)
             looked = now
 
 
@@ -96,8 +100,8 @@ class _Slot:
         self._told = multiprocessing.get_context("spawn").RawArray("q", 2)
         self._worker = Worker(_share, self._told)
         self._started = 0.0
-        self._heard, self._silence = 0, 0.0
-        self._hung = ""
+        self._heard, self._silence, self._spent = 0, 0.0, 0.0
+        self._hung = self._late = ""
 
     @property
     def steps(self) -> int:
@@ -105,7 +109,8 @@ class _Slot:
 
     def submit(self, cell: Cell) -> Future[Outcome]:
         self._told[0], self._started = 0, time.perf_counter()
-        self._heard, self._silence, self._hung = self._told[1], 0.0, ""
+        self._heard, self._silence, self._spent = self._told[1], 0.0, 0.0
+        self._hung = self._late = ""
         try:
             return self._call(_train_cell, record_of(cell), cell.folder)
         except OSError as error:  # no process, memory or descriptor left: the cell fails
@@ -121,8 +126,13 @@ class _Slot:
             self.end()
             return self._worker.call(*call)
 
-    def look(self, seconds: float, patience: float | None) -> None:
-        """Count the time in which the cell has said nothing; end its worker when it is too long."""
+    def look(self, seconds: float, patience: float | None, timeout: float | None) -> None:
+        """Count the time that the cell takes, and is silent for; end its worker at too much."""
+        self._spent += seconds
+        if timeout is not None and self._spent > timeout and not self._late:
+            self._late = f"took more than the {timeout:g} s of --timeout and was ended"
+            self._worker.end()
+            return
         told = self._told[1]
         self._silence = self._silence + seconds if told == self._heard else 0.0
         self._heard = told
@@ -134,8 +144,10 @@ class _Slot:
         try:
             outcome = future.result()
         except BrokenProcessPool:
-            error = f"the worker process {self._hung or self._worker.last_words()}"
             seconds = time.perf_counter() - self._started
+            if self._late:
+                return Outcome(seconds, error=f"the run {self._late}")
+            error = f"the worker process {self._hung or self._worker.last_words()}"
             return Outcome(seconds, error=error, fault=Fault.WORKER)
         except Exception as error:
             return failed(error, self._started)

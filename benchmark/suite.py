@@ -17,12 +17,17 @@ algorithm = "ppo"                     # or algorithms = [...], a row for each
 tasks = ["CartPole-v1"]               # optional: on these tasks only
 seeds = [0]                           # optional: in place of the seeds above
 settings = { "clip.high" = 0.28 }
+
+[[variants]]                          # a sweep: a row for every combination, here four
+algorithm = "grpo"
+axes = { "clip.high" = [0.2, 0.28], group_size = [4, 16] }
 ```
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +41,7 @@ from redline.benchmark.errors import BadInput, unknown
 from redline.benchmark.runs import run_path, variant_name
 
 _SUITE_KEYS = ("question", "tasks", "seeds", "algorithms", "plugin", "settings", "variants")
-_VARIANT_KEYS = ("algorithm", "algorithms", "tasks", "seeds", "settings")
+_VARIANT_KEYS = ("algorithm", "algorithms", "tasks", "seeds", "settings", "axes")
 # In a comparison a method that goes too far is shown, not stopped.
 _DEFAULTS = {"breaker": "record"}
 # A suite says these in its own keys, or its command line does.
@@ -228,7 +233,20 @@ def _variants(
             raise unknown(f"task of variant {names[0]}", task, tasks)
     settings = {**common, **_settings(entry.get("settings", {}))}
     chosen = _seeds(entry["seeds"]) if "seeds" in entry else seeds
-    return [Variant(name, settings, own, chosen) for name in names]
+    points = _points(entry.get("axes", {}), settings)
+    return [Variant(name, {**settings, **point}, own, chosen) for name in names for point in points]
+
+
+def _points(axes: Any, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every combination of the axes' values, the last axis fastest; a single empty one of none."""
+    values = _settings(axes)
+    for name, listed in values.items():
+        if not (isinstance(listed, list) and listed):
+            raise BadInput(f"axis {name} must be a list of values, got {listed!r}")
+        _distinct(f"axis {name}", listed)
+        if name in settings:
+            raise BadInput(f"{name} is an axis and a setting of one variant; keep one of them")
+    return [dict(zip(values, point, strict=True)) for point in itertools.product(*values.values())]
 
 
 def _check_keys(kind: str, data: Mapping[str, Any], known: Sequence[str]) -> None:

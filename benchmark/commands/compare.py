@@ -13,7 +13,13 @@ import tyro
 
 from redline.benchmark import matrix, ranks
 from redline.benchmark.arguments import resolve
-from redline.benchmark.commands.training import Stopped, carry_out, check_numbers, failures
+from redline.benchmark.commands.training import (
+    Stopped,
+    carry_out,
+    check_numbers,
+    failures,
+    list_plan,
+)
 from redline.benchmark.config import Resolved
 from redline.benchmark.errors import BadInput
 from redline.benchmark.launchers import LocalPool
@@ -48,7 +54,7 @@ class CompareConfig:
         out: Folder of the results; None: results/compare, where the next call finds them again.
         patience: Seconds without an update after which a run counts as hung.
         overwrite: Replace runs that are there with other settings.
-        dry_run: List the runs and what would be done, and end.
+        dry_run: List the runs with the time that each should take, and end.
     """
 
     algorithms: Annotated[
@@ -91,10 +97,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"note: {note}")
     plan = matrix.plan(cells, config.overwrite)
     if config.dry_run:
-        for cell in plan.todo:
-            print(f"to do {cell.name}  {cell.folder}")
-        print(f"{len(plan.done)} done, {len(plan.todo)} to do; nothing was trained")
-        return 0
+        return list_plan(plan, root, config.jobs)
     suite = Suite("compare", "", [config.task], [], [])
     command = shlex.join(["redline", "compare", *arguments])
     launcher = LocalPool(config.jobs, config.patience)

@@ -13,7 +13,13 @@ import tyro
 
 from redline.benchmark import matrix, ranks, suite
 from redline.benchmark.baselines.catalogue import footnote
-from redline.benchmark.commands.training import Stopped, carry_out, check_numbers, failures
+from redline.benchmark.commands.training import (
+    Stopped,
+    carry_out,
+    check_numbers,
+    failures,
+    list_plan,
+)
 from redline.benchmark.errors import BadInput
 from redline.benchmark.launchers import LocalPool
 from redline.benchmark.parsing import parse
@@ -39,8 +45,9 @@ class MatrixConfig:
         steps: Instead of the suite's budget.
         patience: Seconds without an update after which a run counts as hung; its process is then
             ended and the run tried once more, as when it is killed. None: it may take any time.
+        timeout: Seconds that a run may take, after which it is ended and has failed; None: any.
         overwrite: Replace runs that are there with other settings.
-        dry_run: List the runs and what would be done, and end.
+        dry_run: List the runs with the time that each should take, and end.
     """
 
     suite: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="SUITE")] = None
@@ -51,6 +58,7 @@ class MatrixConfig:
     seeds: tuple[int, ...] | None = None
     steps: int | None = None
     patience: float | None = 1800.0
+    timeout: float | None = None
     overwrite: bool = False
     dry_run: bool = False
 
@@ -60,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     config = parse(MatrixConfig, arguments, prog="redline matrix", description=_DESCRIPTION)
     if config.suite is None:
         raise BadInput("say which suite: redline matrix SUITE (redline list suites shows them)")
-    check_numbers(config.jobs, config.patience)
+    check_numbers(config.jobs, config.patience, config.timeout)
     ranks.require_alone("redline matrix")
     _check_launcher(config)
     chosen = suite.read(config.suite)
@@ -69,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
     check_tasks(cell.resolved for cell in cells)
     plan = matrix.plan(cells, config.overwrite)
     if config.dry_run:
-        return _list(plan)
+        return list_plan(plan, root, config.jobs)
     command = shlex.join(["redline", "matrix", *arguments])
     try:
         outcomes = carry_out(root, chosen, cells, plan, command, _launcher(config))
@@ -81,24 +89,18 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if failed else 0
 
 
-def _list(plan: matrix.Plan) -> int:
-    for state, cells in (("done", plan.done), ("to do", plan.todo)):
-        for cell in cells:
-            print(f"{state:6}{cell.name}  {cell.folder}")
-    print(f"{len(plan.done)} done, {len(plan.todo)} to do; nothing was trained")
-    return 0
-
-
 def _check_launcher(config: MatrixConfig) -> None:
     if config.launcher == "local" and config.address is not None:
         raise BadInput("--address needs --launcher ray")
+    if config.launcher == "ray" and config.timeout is not None:
+        raise BadInput("--timeout needs --launcher local; --patience ends runs that hang on Ray")
     if config.launcher == "ray" and find_spec("ray") is None:
         raise BadInput('--launcher ray needs ray: pip install "redline-rl[ray]"')
 
 
 def _launcher(config: MatrixConfig) -> matrix.Launcher:
     if config.launcher == "local":
-        return LocalPool(config.jobs, config.patience)
+        return LocalPool(config.jobs, config.patience, config.timeout)
     from redline.benchmark.ray_launcher import RayPool
 
     return RayPool(config.address, config.jobs, config.patience)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from redline.benchmark import matrix
+from redline.benchmark import forecast, matrix
 from redline.benchmark.errors import BadInput, first_line
 from redline.benchmark.outcomes import Outcome
 from redline.benchmark.suite import Cell, Suite
@@ -26,7 +26,7 @@ class Stopped(Exception):
         self.code = code
 
 
-def check_numbers(jobs: int, patience: float | None) -> None:
+def check_numbers(jobs: int, patience: float | None, timeout: float | None = None) -> None:
     """Refuse what no matrix can be trained with.
 
     Raises:
@@ -36,6 +36,29 @@ def check_numbers(jobs: int, patience: float | None) -> None:
         raise BadInput(f"--jobs must be at least 1, got {jobs}")
     if patience is not None and not patience > 0:
         raise BadInput(f"--patience must be above 0, or none, got {patience:g}")
+    if timeout is not None and not timeout > 0:
+        raise BadInput(f"--timeout must be above 0, or none, got {timeout:g}")
+
+
+def list_plan(plan: matrix.Plan, root: Path, jobs: int) -> int:
+    """Print every cell, and the time that it should take by what earlier runs took."""
+    speeds = forecast.speeds(root)
+    seconds = [forecast.seconds(cell, speeds) for cell in plan.todo]
+    for cell in plan.done:
+        print(f"done  {cell.name}  {cell.folder}")
+    for cell, expected in zip(plan.todo, seconds, strict=True):
+        time = "" if expected is None else f"  about {forecast.spelled(expected)}"
+        print(f"to do {cell.name}  {cell.folder}{time}")
+    print(f"{len(plan.done)} done, {len(plan.todo)} to do; nothing was trained")
+    known = [expected for expected in seconds if expected is not None]
+    if known:
+        missing = len(seconds) - len(known)
+        but = f", and {missing} more of which no like one was timed" if missing else ""
+        whole = forecast.spelled(sum(known) / min(jobs, len(known)))
+        print(f"expected: {whole} for {len(known)} runs with --jobs {jobs}{but}")
+    elif plan.todo:
+        print("expected: unknown, for no run of these tasks is done here or in results/ yet")
+    return 0
 
 
 def carry_out(

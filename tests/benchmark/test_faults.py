@@ -132,7 +132,12 @@ def test_a_worker_that_hangs_or_has_no_memory_is_replaced(
         ((_, hung),) = pool.run(todo[2:], lambda steps: None)
         assert hung.error == "the worker process made no update for 1 s and was ended"
         assert hung.fault is Fault.WORKER
-        pool.patience = None
+        pool.patience, pool.timeout = None, 0.5
+        ((_, slow),) = pool.run([todo[1]], lambda steps: None)
+        # A process of its own now, whose imports alone take longer.
+        assert slow.error == "the run took more than the 0.5 s of --timeout and was ended"
+        assert slow.fault is Fault.RUN
+        pool.timeout = None
         again = dict(pool.run([todo[0], todo[2]], lambda steps: None))
         assert [outcome.error for outcome in again.values()] == [None, None]
 
@@ -238,3 +243,5 @@ def test_a_folder_that_cannot_be_held(
 def test_patience_is_a_number_of_seconds(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["matrix", "demo", "--patience", "0"]) == 2
     assert "--patience must be above 0, or none, got 0" in capsys.readouterr().err
+    assert cli.main(["matrix", "demo", "--timeout", "-1"]) == 2
+    assert "--timeout must be above 0, or none, got -1" in capsys.readouterr().err

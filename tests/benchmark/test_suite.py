@@ -41,6 +41,46 @@ def test_cells_take_turns_and_carry_their_settings(tmp_path: Path) -> None:
     assert [cell.resolved.run.seed for cell in cells] == [0, 0, 0, 1, 1, 1]
 
 
+SWEEP = """
+tasks = ["CartPole-v1"]
+seeds = [0]
+
+[[variants]]
+algorithms = ["grpo", "dapo"]
+settings = { lr = 0.01 }
+axes = { clip.high = [0.15, 0.3], "group_size" = [2, 8] }
+"""
+
+
+def test_axes_stand_for_every_combination(tmp_path: Path) -> None:
+    cells = suite.cells(suite.read(written(tmp_path, SWEEP)), Path("out"))
+    assert [cell.variant for cell in cells] == [
+        f"{algo}--clip.high={high}--group_size={size}--lr=0.01"
+        for algo in ("grpo", "dapo")
+        for high in (0.15, 0.3)
+        for size in (2, 8)
+    ]
+    last = cells[-1].resolved.recipe
+    assert (last.clip.high, last.group_size, last.lr) == (0.3, 8, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("axes", "sentence"),
+    [
+        ("lr = [0.1]", "lr is an axis and a setting of one variant; keep one of them"),
+        ("group_size = 4", "axis group_size must be a list of values, got 4"),
+        ("group_size = []", "axis group_size must be a list of values, got []"),
+        ("group_size = [4, 4]", "axis group_size lists 4 twice"),
+        ("group_sise = [4, 8]", "unknown flag '--group-sise'; nearest: --group-size"),
+    ],
+)
+def test_axes_that_cannot_be(axes: str, sentence: str, tmp_path: Path) -> None:
+    text = SWEEP.partition("axes")[0] + f"axes = {{ {axes} }}\n"
+    with pytest.raises(BadInput) as refused:
+        suite.cells(suite.read(written(tmp_path, text)), Path("out"))
+    assert sentence in str(refused.value)
+
+
 def test_seeds_and_steps_can_be_given_anew(tmp_path: Path) -> None:
     read = suite.read(written(tmp_path, SMALL))
     cells = suite.cells(read, Path("out"), seeds=[7], steps=50)
