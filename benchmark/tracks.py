@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from redline.algorithms.core.breaker import Action
+from redline.algorithms.core.actions import Action
 from redline.benchmark.errors import BadInput
 from redline.llm_track.settings import LanguageSettings
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
+from redline.algorithms.core.actions import Action
 from redline.algorithms.core.arrays import namespace
 from redline.algorithms.core.contracts import Critic, Policy
 from redline.algorithms.core.telemetry import BAND
 from redline.algorithms.core.types import Array, Metrics
 
-Action = Literal["stop", "rollback", "continue-smaller", "record", "off"]
 ACTIONS: tuple[str, ...] = get_args(Action)
 
 # Share of a batch's ratios outside BAND, and mean KL(old||new) in nats, after one update.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from redline.benchmark.baselines import catalogue
-from redline.benchmark.bench import comparisons, output
+from redline.benchmark.bench import comparisons, comparisons_llm, output
 from redline.benchmark.errors import BadInput, unknown
 from redline.benchmark.parsing import parse
 
@@ -17,6 +18,7 @@ usage: redline bench PART [settings]
   redline bench control   CPU time of Stable-Baselines3 divided by ours, at the same settings
   redline bench update    time and memory of one update of every method on the same rollout
   redline bench telemetry what telemetry costs, by default and in full
+  redline bench llm       completions per second of GRPO on a language model, TRL's and ours
 
 redline bench PART --help lists the settings of a part.
 """
@@ -70,6 +72,23 @@ class TelemetryConfig:
 
     json: Path | None = None
     repeats: int = 12
+    only: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LanguageConfig:
+    """Settings of `redline bench llm`.
+
+    Attributes:
+        json: Write the rows to this file, after every row.
+        repeats: Runs of either side per row.
+        rollouts: Of a run, instead of each row's own.
+        only: Names of rows, instead of all.
+    """
+
+    json: Path | None = None
+    repeats: int = 3
+    rollouts: int | None = None
     only: tuple[str, ...] = ()
 
 
@@ -142,8 +161,33 @@ def _telemetry(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _llm(arguments: Sequence[str]) -> int:
+    config = parse(
+        LanguageConfig,
+        arguments,
+        prog="redline bench llm",
+        description="CPU time of TRL's GRPO on the language model that ships, divided by ours.",
+    )
+    output.require_repeats(config.repeats)
+    if config.rollouts is not None and config.rollouts < 1:
+        raise BadInput(f"--rollouts must be at least 1, got {config.rollouts}")
+    rows = comparisons_llm.chosen(config.only)
+    output.require_writable({"--json": config.json})
+    missing = [name for name in ("trl", "transformers", "datasets") if find_spec(name) is None]
+    if missing:
+        raise BadInput(
+            f"this compares with TRL and needs {', '.join(missing)}: pip install "
+            '"redline-rl[bench]"'
+        )
+    from redline.benchmark.bench import llm, llm_report, trl
+
+    llm_report.run(rows, config.repeats, config.rollouts, config.json, (llm.redline, trl.trl))
+    return 0
+
+
 _PARTS: dict[str, Callable[[Sequence[str]], int]] = {
     "control": _control,
     "update": _update,
     "telemetry": _telemetry,
+    "llm": _llm,
 }

@@ -90,7 +90,7 @@ def test_our_timed_part_logs_every_update_and_neither_evaluates_nor_saves(monkey
     log = writing.RunFolder.log
 
     def counted(self, *args):
-        logged.append(self._tensorboard)
+        logged.append(self._views)
         log(self, *args)
 
     def never(*args):
