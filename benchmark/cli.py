@@ -25,7 +25,9 @@ redline: a benchmark suite for policy optimisation.
   redline doctor RUN|DIR [--json]           what is wrong with a run, with evidence and advice
   redline review RUN [--grader NAME]        grade completions blind, and compare with the reward
   redline export DIR --csv|--parquet        all runs as tables, with every setting and metric
+  redline export RUN --hf DIR               the language model of a run as transformers reads it
   redline eval RUN [--episodes N]           play a trained policy
+  redline eval --task TASK [--model MODEL]  let a language model answer, untrained
   redline watch RUN [--out FILE.mp4]        film it while it plays
   redline new NAME                          a method of your own: a file and its test
   redline list [algorithms|tasks|suites]    what there is to run

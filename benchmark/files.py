@@ -7,7 +7,10 @@ import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TextIO
+
+from redline.benchmark.errors import BadInput
 
 _LOCK = ".lock"
 
@@ -61,3 +64,21 @@ def remove_temporary(folder: Path, name: str) -> None:
     """What processes left that were ended while they replaced a file."""
     for path in folder.glob(f".{name}.*tmp"):
         path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def written_at_the_end(folder: Path) -> Iterator[Path]:
+    """Where to write files that shall lie in `folder` once all of them are whole.
+
+    Raises:
+        BadInput: The folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary = TemporaryDirectory(prefix=".", suffix=".tmp", dir=folder)
+    except OSError as error:
+        raise BadInput(f"cannot write to {folder}: {error.strerror or error}") from error
+    with temporary as name:
+        yield Path(name)
+        for path in sorted(Path(name).iterdir()):
+            path.replace(folder / path.name)

@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import gymnasium as gym
 import numpy as np
@@ -23,6 +23,9 @@ from redline.benchmark.tracks import CONTROL, track_of
 from redline.benchmark.train import parts
 from redline.envs.evaluate import FIRST_SEED
 from redline.envs.film import Film
+
+if TYPE_CHECKING:
+    from redline.llm_track.models import LanguageModel
 
 
 class Trained:
@@ -75,6 +78,28 @@ class TrainedModel(Trained):
         rows = generation.prompts(prompts)
         texts: list[str] = generation.texts(generation.complete(self._policy, rows, 1, rng))
         return texts
+
+    def language_model(self) -> LanguageModel:
+        """The model with its tokenizer, as transformers uses them, adapters merged in.
+
+        Nothing of this object is of use afterwards.
+
+        Raises:
+            BadInput: The policy is a mixture of several models.
+        """
+        from redline.llm_track.policy import CausalLMPolicy
+
+        if not isinstance(self._policy, CausalLMPolicy):
+            raise BadInput(
+                f"the policy of {self.resolved.algo} is a mixture of models, which is no model of "
+                "transformers"
+            )
+        if self.resolved.language.lora is not None:
+            from redline.llm_track.lora import merge_adapters
+
+            merge_adapters(self._policy.model)
+        of_task: LanguageModel = self._track.evaluator.generation.language_model
+        return dataclasses.replace(of_task, model=self._policy.model)
 
 
 class TrainedPolicy(Trained):

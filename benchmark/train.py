@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from redline.algorithms.core.learner import Algorithm, Learner
-from redline.benchmark import ranks
+from redline.benchmark import language, ranks
 from redline.benchmark.baselines import catalogue
 from redline.benchmark.config import Resolved, setting_names
-from redline.benchmark.errors import BadInput, spelled
+from redline.benchmark.errors import BadInput
 from redline.benchmark.loop import Loop, Track
 from redline.benchmark.recording import (
     Evaluated,
@@ -21,10 +21,9 @@ from redline.benchmark.recording import (
     Report,
     warm_up,
 )
-from redline.benchmark.tracks import LANGUAGE, require_language_packages, track_of
+from redline.benchmark.tracks import LANGUAGE, track_of
 from redline.benchmark.worker import Worker
 from redline.benchmark.writing import RunFolder, silent, writing
-from redline.llm_track.rewards import RewardError
 
 if TYPE_CHECKING:
     from redline.llm_track.track import LanguageTrack
@@ -151,17 +150,9 @@ def make_language_track(
 ) -> LanguageTrack:
     """`make_track` for a language task."""
     run = resolved.language
-    require_language_packages(f"task {run.task!r}")
-    from redline.llm_track.checks import CheckFailed
-    from redline.llm_track.pretrained import ModelError
-    from redline.llm_track.ranks import RanksError
-    from redline.llm_track.sampler import SamplingError
-    from redline.llm_track.split import TaskError
-    from redline.llm_track.symbolic import SymbolicError
-    from redline.llm_track.text import TextError
-    from redline.llm_track.track import language_track
+    with language.refusals(run.task, setting_names(resolved)):
+        from redline.llm_track.track import language_track
 
-    try:
         return language_track(
             run.task,
             run,
@@ -169,17 +160,6 @@ def make_language_track(
             seed=run.seed,
             worker=worker if run.sampler_process else None,
         )
-    except (
-        TaskError,
-        ModelError,
-        SamplingError,
-        TextError,
-        CheckFailed,
-        RanksError,
-        RewardError,
-        SymbolicError,
-    ) as error:
-        raise BadInput(spelled(str(error), setting_names(resolved))) from error
 
 
 def _control_track(resolved: Resolved, algorithm: Algorithm) -> Track:

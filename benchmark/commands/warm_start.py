@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
@@ -17,6 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from redline.benchmark import ranks
 from redline.benchmark.errors import BadInput, as_flag
+from redline.benchmark.files import written_at_the_end
 from redline.benchmark.parsing import parse
 from redline.benchmark.runs import safe_name
 from redline.benchmark.tracks import require_language_packages
@@ -84,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
 
     settings = _settings(config)
     train = _remake(config, settings) if config.data is None else _imitate(config, settings)
-    with _written_at_the_end(folder) as temporary:
+    with written_at_the_end(folder) as temporary:
         made = _shown(train, settings)
         save_model(made, temporary)
     if (config.data, config.seed) == (None, 0) and settings == _shipped():
@@ -198,24 +197,6 @@ def _shown(train: Train, settings: Supervised) -> LanguageModel:
     mean = math.fsum(losses) / len(losses)
     print(f"{done:,} steps; loss of the last {len(losses)}: {mean:.4f} nats per token")
     return made
-
-
-@contextlib.contextmanager
-def _written_at_the_end(folder: Path) -> Iterator[Path]:
-    """Where to write files that shall lie in `folder` once all of them are whole.
-
-    Raises:
-        BadInput: The folder cannot be written.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = TemporaryDirectory(prefix=".", suffix=".tmp", dir=folder)
-    except OSError as error:
-        raise BadInput(f"cannot write to {folder}: {error.strerror or error}") from error
-    with temporary as name:
-        yield Path(name)
-        for path in sorted(Path(name).iterdir()):
-            path.replace(folder / path.name)
 
 
 def _compared(made: LanguageModel) -> str:

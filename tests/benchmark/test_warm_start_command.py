@@ -108,7 +108,7 @@ def test_what_cannot_be_done_is_one_sentence(
         raise OSError("no route to host")
 
     monkeypatch.setattr("socket.create_connection", offline)
-    monkeypatch.setattr("redline.llm_track.models.getproxies", dict)
+    monkeypatch.setattr("redline.llm_track.pretrained.getproxies", dict)
     (home / "empty.jsonl").write_text("\n")
     (home / "long.jsonl").write_text(json.dumps({"q": "1" * 600, "a": "#2"}))
     (home / "greek.jsonl").write_text(json.dumps({"q": "π", "a": "#2"}))
