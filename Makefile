@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check slow chaos gpu-check bench clean
+.PHONY: help demo test check slow chaos gpu-check bench docs clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile
@@ -37,8 +37,12 @@ bench: $(STAMP)  ## CPU time of Stable-Baselines3 divided by ours, written to re
 	@mkdir -p results/bench
 	$(BIN)/redline bench control --json results/bench/control.json --report results/bench/control.md
 
+docs: $(STAMP)  ## the pages of docs/ as a site, written to site/
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 clean:  ## remove .venv, build output and caches; results stay
-	rm -rf $(VENV) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist site *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Without the stamp the environment is new or half made, and starts afresh; with an old one it is brought up to date.
