@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from redline.algorithms.core.algorithm import Algorithm
 from redline.algorithms.core.config import FirstOrderConfig
 from redline.algorithms.core.conservative import ConservativeMixture, Distillation
-from redline.algorithms.core.learner import Algorithm
 from redline.algorithms.core.surrogates import RATIO
 from redline.algorithms.registry import register
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from redline.algorithms.core.algorithm import Algorithm
 from redline.algorithms.core.config import EpochsConfig
-from redline.algorithms.core.learner import Algorithm
 from redline.algorithms.core.penalised import KLPenalty
 from redline.algorithms.core.surrogates import RATIO
 from redline.algorithms.registry import register

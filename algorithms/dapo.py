@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from redline.algorithms.core.algorithm import Algorithm
 from redline.algorithms.core.clipping import Clip
 from redline.algorithms.core.group_config import ClippedGroupConfig
-from redline.algorithms.core.learner import Algorithm
 from redline.algorithms.core.surrogates import CLIPPED_RATIO
 from redline.algorithms.registry import register
 

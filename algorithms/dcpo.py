@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from redline.algorithms.core.advantages import Advantage
 from redline.algorithms.core.aggregation import Aggregate
+from redline.algorithms.core.algorithm import Algorithm
 from redline.algorithms.core.clipping import HIGHEST_RATIO, Clip
 from redline.algorithms.core.group_config import ClippedGroupConfig
-from redline.algorithms.core.learner import Algorithm
 from redline.algorithms.core.smooth import SmoothGroupRelative
 from redline.algorithms.core.surrogates import CLIPPED_RATIO
 from redline.algorithms.core.token_surrogates import RatioLimits

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+from redline.algorithms.core.algorithm import Algorithm
 from redline.algorithms.core.clipping import Clip
 from redline.algorithms.core.group_config import ClippedGroupConfig
-from redline.algorithms.core.learner import Algorithm
 from redline.algorithms.core.sequence_surrogates import GMPO as SURROGATE
 from redline.algorithms.registry import register
 

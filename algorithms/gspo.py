@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from redline.algorithms.core.algorithm import Algorithm
 from redline.algorithms.core.clipping import Clip
 from redline.algorithms.core.group_config import ClippedGroupConfig
-from redline.algorithms.core.learner import Algorithm
 from redline.algorithms.core.sequence_surrogates import GSPO as SURROGATE
 from redline.algorithms.registry import register
 

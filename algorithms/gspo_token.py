@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from redline.algorithms.core.learner import Algorithm
+from redline.algorithms.core.algorithm import Algorithm
 from redline.algorithms.core.sequence_surrogates import GSPO_TOKEN
 from redline.algorithms.gspo import GSPO
 from redline.algorithms.registry import register

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from redline.algorithms.core.advantages import RewardToGo
-from redline.algorithms.core.learner import Algorithm
+from redline.algorithms.core.algorithm import Algorithm
 from redline.algorithms.core.penalties import Penalties
 from redline.algorithms.core.surrogates import SCORE_FUNCTION
 from redline.algorithms.core.types import Need

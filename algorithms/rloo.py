@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from redline.algorithms.core.advantages import Advantage, GroupRelative
+from redline.algorithms.core.algorithm import Algorithm
 from redline.algorithms.core.group_config import ClippedGroupConfig
-from redline.algorithms.core.learner import Algorithm
 from redline.algorithms.core.surrogates import CLIPPED_RATIO
 from redline.algorithms.registry import register
 

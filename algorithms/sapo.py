@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from redline.algorithms.core.algorithm import Algorithm
 from redline.algorithms.core.group_config import RatioGroupConfig
-from redline.algorithms.core.learner import Algorithm
 from redline.algorithms.core.token_surrogates import sapo
 from redline.algorithms.registry import register
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from redline.algorithms.core.algorithm import Algorithm
 from redline.algorithms.core.config import NaturalConfig
-from redline.algorithms.core.learner import Algorithm
 from redline.algorithms.core.natural import TrustRegion
 from redline.algorithms.core.surrogates import RATIO
 from redline.algorithms.registry import register

@@ -10,13 +10,8 @@ from typing import Annotated, Any
 
 from redline.benchmark import language_presets
 from redline.benchmark.baselines import catalogue
-from redline.benchmark.config import (
-    PLUGIN_CODE,
-    Resolved,
-    check,
-    flat_fields,
-    replace_fields,
-)
+from redline.benchmark.checking import check
+from redline.benchmark.config import PLUGIN_CODE, Resolved, flat_fields, replace_fields
 from redline.benchmark.errors import BadInput, unknown
 from redline.benchmark.parsing import flat_types, option, parse
 from redline.benchmark.presets import preset

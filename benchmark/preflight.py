@@ -17,7 +17,7 @@ from redline.benchmark.tracks import LANGUAGE, track_of
 from redline.llm_track.settings import LanguageSettings
 
 if TYPE_CHECKING:
-    from redline.algorithms.core.learner import Algorithm
+    from redline.algorithms.core.algorithm import Algorithm
     from redline.envs.tasks import ActionBound, ControlTask
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from redline.algorithms.core.learner import Algorithm, Learner
+from redline.algorithms.core.algorithm import Algorithm
+from redline.algorithms.core.learner import Learner
 from redline.benchmark import language, ranks
 from redline.benchmark.baselines import catalogue
 from redline.benchmark.config import Resolved, setting_names

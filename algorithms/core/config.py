@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from redline.algorithms.core.advantages import GAE
+from redline.algorithms.core.algorithm import Algorithm
 from redline.algorithms.core.clipping import Clip
 from redline.algorithms.core.critic import CriticFit
-from redline.algorithms.core.learner import Algorithm
 from redline.algorithms.core.natural import FisherSolve
 from redline.algorithms.core.penalties import Estimator, Penalties
 from redline.algorithms.core.shaping import Shaping

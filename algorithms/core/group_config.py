@@ -7,8 +7,8 @@ from typing import Literal
 
 from redline.algorithms.core.advantages import Advantage, GroupRelative
 from redline.algorithms.core.aggregation import Aggregate
+from redline.algorithms.core.algorithm import Algorithm
 from redline.algorithms.core.clipping import Clip
-from redline.algorithms.core.learner import Algorithm
 from redline.algorithms.core.penalties import Estimator, Penalties
 from redline.algorithms.core.shaping import Shaping
 from redline.algorithms.core.surrogates import Surrogate

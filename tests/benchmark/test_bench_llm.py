@@ -11,7 +11,7 @@ from redline.benchmark import cli
 from redline.benchmark.bench import llm_report
 from redline.benchmark.bench.comparisons_llm import ROWS, LanguageComparison
 from redline.benchmark.bench.llm import Curve, pairs, ratio, redline, resolved
-from redline.benchmark.config import check
+from redline.benchmark.checking import check
 from redline.benchmark.notes import steps_per_rollout
 
 RATE, GOAL = LanguageComparison("rate", 4), LanguageComparison("goal", 4, goal=0.8)

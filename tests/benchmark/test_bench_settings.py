@@ -11,7 +11,8 @@ from redline.algorithms.core.types import Progress
 from redline.benchmark.baselines.sb3 import StableBaselines3
 from redline.benchmark.bench import control
 from redline.benchmark.bench.comparisons import ROWS
-from redline.benchmark.config import check, flat_fields
+from redline.benchmark.checking import check
+from redline.benchmark.config import flat_fields
 from redline.benchmark.train import make_track
 from redline.envs.network import Adam
 

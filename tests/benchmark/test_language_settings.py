@@ -12,7 +12,7 @@ from redline.algorithms import registry
 from redline.algorithms.core.types import Need
 from redline.benchmark import cli, tracks
 from redline.benchmark.arguments import from_record, resolve, to_arguments
-from redline.benchmark.config import check
+from redline.benchmark.checking import check
 from redline.benchmark.errors import BadInput
 from redline.benchmark.runs import run_path
 from redline.benchmark.tracks import ControlConfig, LanguageConfig

@@ -10,8 +10,9 @@ from batches import DISTRIBUTIONS, algorithm, make_policy
 from redline.algorithms import registry
 from redline.algorithms.core.advantages import RewardToGo
 from redline.algorithms.core.aggregation import Aggregate
+from redline.algorithms.core.algorithm import Algorithm
 from redline.algorithms.core.clipping import Clip
-from redline.algorithms.core.learner import Algorithm, Learner
+from redline.algorithms.core.learner import Learner
 from redline.algorithms.core.surrogates import CLIPPED_RATIO, RATIO, SCORE_FUNCTION
 from redline.algorithms.core.types import Need, Progress
 from redline.algorithms.core.updates import FirstOrder

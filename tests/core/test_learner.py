@@ -12,9 +12,10 @@ from small import small
 from redline.algorithms import registry
 from redline.algorithms.core.advantages import GAE, Estimate
 from redline.algorithms.core.aggregation import Aggregate
+from redline.algorithms.core.algorithm import Algorithm
 from redline.algorithms.core.clipping import Clip
 from redline.algorithms.core.closeup import CloseUp
-from redline.algorithms.core.learner import Algorithm, Learner
+from redline.algorithms.core.learner import Learner
 from redline.algorithms.core.penalties import Penalties
 from redline.algorithms.core.types import Bootstrap, Metrics, Progress, Rollout
 from redline.algorithms.core.updates import FirstOrder

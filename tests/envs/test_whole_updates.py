@@ -11,7 +11,8 @@ from closeness import close, identical, to_numpy
 from small import small
 
 from redline.algorithms import registry
-from redline.algorithms.core.learner import Algorithm, Learner
+from redline.algorithms.core.algorithm import Algorithm
+from redline.algorithms.core.learner import Learner
 from redline.algorithms.core.types import Need, Progress
 from redline.benchmark import checkpoint
 from redline.benchmark.arguments import resolve

@@ -6,9 +6,9 @@ import numpy as np
 
 from redline.algorithms import registry
 from redline.algorithms.core.aggregation import Aggregate
+from redline.algorithms.core.algorithm import Algorithm
 from redline.algorithms.core.distributions import Categorical, Distribution, MultiCategorical
 from redline.algorithms.core.gaussians import DiagGaussian, TanhGaussian
-from redline.algorithms.core.learner import Algorithm
 from redline.algorithms.core.objective import Objective
 from redline.algorithms.core.penalties import Penalties
 from redline.algorithms.core.types import Batch, Progress, Rollout

@@ -12,10 +12,10 @@ import torch
 from batches import START, bounds_of
 from torch import Tensor, nn
 
+from redline.algorithms.core.algorithm import Algorithm
 from redline.algorithms.core.autograd import AutogradCritic, AutogradPolicy
 from redline.algorithms.core.critic import CriticFit
 from redline.algorithms.core.distributions import Categorical
-from redline.algorithms.core.learner import Algorithm
 from redline.algorithms.core.types import Batch, Need, Rollout
 
 PAD, EOS, TARGET = 0, 1, 7

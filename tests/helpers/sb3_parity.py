@@ -7,9 +7,10 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
+from redline.algorithms.core.algorithm import Algorithm
 from redline.algorithms.core.distributions import Categorical, Distribution
 from redline.algorithms.core.gaussians import DiagGaussian
-from redline.algorithms.core.learner import Algorithm, Learner
+from redline.algorithms.core.learner import Learner
 from redline.algorithms.core.types import Bootstrap, Rollout
 from redline.envs.policies import MLPCritic, MLPPolicy
 

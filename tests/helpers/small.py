@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from redline.algorithms import registry
-from redline.algorithms.core.learner import Algorithm
+from redline.algorithms.core.algorithm import Algorithm
 
 _SIZES = {
     "n_steps": 16,
