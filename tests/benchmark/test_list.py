@@ -15,19 +15,19 @@ HEAVY |= {"transformers", "tokenizers", "reasoning_gym"}
 
 PROBE = """
 import sys, time
-start = time.perf_counter()
+start = time.process_time()
 from redline.benchmark import cli
 try:
     code = cli.main(sys.argv[1:])
 except SystemExit as end:
     code = end.code
-print("seconds", time.perf_counter() - start, file=sys.stderr)
+print("seconds", time.process_time() - start, file=sys.stderr)
 print("modules", *(name for name in sys.modules if "." not in name), file=sys.stderr)
 """
 
 
 def run(*arguments: str) -> tuple[str, float, set[str]]:
-    """Output, seconds and imported packages of a command in a process of its own."""
+    """Output, seconds of CPU time and imported packages of a command in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", PROBE, *arguments], capture_output=True, text=True, check=True
     )
