@@ -31,6 +31,7 @@ import itertools
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,11 @@ class Cell:
         """The method with what differs from its preset."""
         return variant_name(self.resolved.algo, self.resolved.overrides)
 
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """What the cell may be chosen by: variant, method and task."""
+        return self.variant, self.resolved.algo, self.resolved.run.task
+
 
 def shipped() -> dict[str, Any]:
     """Name -> file of every suite that comes with the package."""
@@ -182,6 +188,23 @@ def cells(
                 raise BadInput(f"suite {suite.name} lists {cell.name} twice")
             found[cell.folder] = cell
     return list(found.values())
+
+
+def chosen(cells: Sequence[Cell], only: Sequence[str]) -> list[Cell]:
+    """Those whose method or task is one of the patterns; all where there is none.
+
+    Raises:
+        BadInput: A pattern fits no cell.
+    """
+    for pattern in only:
+        if not any(fnmatchcase(name, pattern) for cell in cells for name in cell.names):
+            known = {name for cell in cells for name in cell.names}
+            raise unknown("method or task of --only", pattern, known)
+    return [
+        cell
+        for cell in cells
+        if not only or any(fnmatchcase(name, pattern) for pattern in only for name in cell.names)
+    ]
 
 
 def _resolve(suite: Suite, variant: Variant, task: str, steps: int | None) -> Resolved:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -28,6 +27,7 @@ from redline.benchmark.parsing import parse
 from redline.benchmark.preflight import check_tasks
 from redline.benchmark.runs import run_path
 from redline.benchmark.suite import Cell, Suite
+from redline.benchmark.tracks import track_of
 
 _DESCRIPTION = (
     "Train the runs of some methods that are missing, and hold the methods against one of them."
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
     check_numbers(config.jobs, config.patience)
     ranks.require_alone("redline compare")
     root = config.out or Path("results") / "compare"
-    methods = [_method(text, config) for text in config.algorithms]
+    methods = _alike([_method(text, config) for text in config.algorithms])
     cells = _cells(methods, root, config.seeds)
     names = list(dict.fromkeys(cell.variant for cell in cells))
     baseline = config.baseline or ("ppo" if "ppo" in names else names[-1])
@@ -127,6 +127,20 @@ def _method(text: str, config: CompareConfig) -> Resolved:
     return resolve(algo, flags, prog="redline compare")
 
 
+def _alike(methods: Sequence[Resolved]) -> list[Resolved]:
+    """The same methods, all evaluated as the one that is evaluated most.
+
+    Raises:
+        BadInput: Their budgets differ, as those of presets may.
+    """
+    budgets = {f"{one.run.steps:,} of {one.algo}": one.run.steps for one in methods}
+    if len(set(budgets.values())) > 1:
+        raise BadInput(f"the presets' budgets differ ({', '.join(budgets)}); give --steps")
+    size = track_of(methods[0].run.task).size
+    most = {name: max(getattr(one.run, name) for one in methods) for name in ("evals", size)}
+    return [replace(one, run=replace(one.run, **most)) for one in methods]
+
+
 def _cells(methods: Sequence[Resolved], root: Path, seeds: int) -> list[Cell]:
     """All methods' first seeds first.
 
@@ -136,7 +150,7 @@ def _cells(methods: Sequence[Resolved], root: Path, seeds: int) -> list[Cell]:
     found: dict[Path, Cell] = {}
     for seed in range(seeds):
         for method in methods:
-            resolved = dataclasses.replace(method, run=dataclasses.replace(method.run, seed=seed))
+            resolved = replace(method, run=replace(method.run, seed=seed))
             cell = Cell(resolved, run_path(root, resolved))
             if cell.folder in found:
                 raise BadInput(f"{cell.variant} is named twice")

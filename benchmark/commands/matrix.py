@@ -43,6 +43,7 @@ class MatrixConfig:
         out: Folder of the results; None: results/<suite>.
         seeds: Instead of the suite's seeds.
         steps: Instead of the suite's budget.
+        only: Runs of these methods or tasks alone; patterns such as "ppo*" too.
         patience: Seconds without an update after which a run counts as hung; its process is then
             ended and the run tried once more, as when it is killed. None: it may take any time.
         timeout: Seconds that a run may take, after which it is ended and has failed; None: any.
@@ -57,6 +58,7 @@ class MatrixConfig:
     out: Path | None = None
     seeds: tuple[int, ...] | None = None
     steps: int | None = None
+    only: tuple[str, ...] = ()
     patience: float | None = 1800.0
     timeout: float | None = None
     overwrite: bool = False
@@ -73,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
     _check_launcher(config)
     chosen = suite.read(config.suite)
     root = config.out or Path("results") / chosen.name
-    cells = suite.cells(chosen, root, config.seeds, config.steps)
+    cells = suite.chosen(suite.cells(chosen, root, config.seeds, config.steps), config.only)
     check_tasks(cell.resolved for cell in cells)
     plan = matrix.plan(cells, config.overwrite)
     if config.dry_run:

@@ -9,6 +9,7 @@ import pytest
 from redline.algorithms import registry
 from redline.benchmark import cli
 from redline.benchmark.arguments import resolve
+from redline.benchmark.commands.compare import CompareConfig, _alike, _cells, _method
 from redline.benchmark.errors import BadInput
 
 TASK = ("--task", "CartPole-v1")
@@ -69,6 +70,18 @@ def test_a_comparison_that_cannot_be_is_one_sentence(
     error = capsys.readouterr().err
     assert sentence in error and error.count("\n") == 1
     assert not Path("results").exists()
+
+
+def test_methods_get_the_same_budget_and_evaluation(capsys: pytest.CaptureFixture[str]) -> None:
+    methods = ["ppo", "sb3:ppo", "--task", "HalfCheetah-v5"]
+    # 1,000,000 steps by our preset and 100,000 where rl-zoo has none.
+    assert cli.main(["compare", *methods]) == 2
+    assert "the presets' budgets differ (1,000,000 of ppo, " in capsys.readouterr().err
+    cells = _cells(_alike([_method(m, _CONFIG) for m in methods[:2]]), Path("out"), 1)
+    assert {cell.resolved.control.eval_episodes for cell in cells} == {20}
+
+
+_CONFIG = CompareConfig(task="HalfCheetah-v5", steps=5000)
 
 
 def load(path: str) -> Any:

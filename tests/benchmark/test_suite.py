@@ -52,6 +52,32 @@ axes = { clip.high = [0.15, 0.3], "group_size" = [2, 8] }
 """
 
 
+@pytest.mark.parametrize(
+    ("only", "paths"),
+    [
+        (["reinforce"], ["CartPole-v1/reinforce", "Acrobot-v1/reinforce"]),
+        (["Acrobot-v1"], ["Acrobot-v1/reinforce"]),
+        (["ppo", "Acr*"], ["CartPole-v1/ppo--clip.high=0.3--clip.schedule=fixed", "Acrobot-v1/r"]),
+        (["ppo--*"], ["CartPole-v1/ppo--clip.high=0.3--clip.schedule=fixed"]),
+    ],
+)
+def test_a_part_of_a_matrix_may_be_chosen(
+    only: list[str], paths: list[str], tmp_path: Path
+) -> None:
+    cells = suite.cells(suite.read(written(tmp_path, SMALL)), Path("out"), seeds=[0])
+    found = [cell.folder.as_posix() for cell in suite.chosen(cells, only)]
+    assert len(found) == len(paths)
+    assert all(a.startswith(f"out/{b}") for a, b in zip(found, paths, strict=True))
+
+
+def test_a_part_that_is_not_there_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path, SMALL)
+    assert cli.main(["matrix", file, "--only", "reinforce", "pppo"]) == 2
+    assert "unknown method or task of --only 'pppo'; nearest: ppo" in capsys.readouterr().err
+
+
 def test_axes_stand_for_every_combination(tmp_path: Path) -> None:
     cells = suite.cells(suite.read(written(tmp_path, SWEEP)), Path("out"))
     assert [cell.variant for cell in cells] == [

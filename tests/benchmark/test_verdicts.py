@@ -191,7 +191,7 @@ def _family(kind: str, n: int, experiments: int) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [3, 5, 10])
+@pytest.mark.parametrize("n", [3, 10])
 @pytest.mark.parametrize("kind", ["normal", "skewed", "at a ceiling"])
 def test_equal_methods_are_seldom_called_better(kind: str, n: int) -> None:
-    assert _family(kind, n, 2000) <= 0.05
+    assert _family(kind, n, 1000) <= 0.05
