@@ -14,7 +14,7 @@ from rich.table import Table as RichTable
 
 from redline.benchmark.formats import brackets, mean_and_half_width, number
 from redline.benchmark.records import CURVES, Results
-from redline.benchmark.stats import finite, iqm_interval, summarise
+from redline.benchmark.stats import FEW, finite, iqm_interval, summarise
 from redline.benchmark.tracks import track_of
 
 # Width of a table that is not shown on a terminal, so that a log file does not break its lines.
@@ -93,9 +93,10 @@ def sampled(results: Results, task: str) -> Table | None:
 
 def robust(results: Results, task: str) -> Table:
     """Middles of the seeds' final rewards, which single seeds move little."""
-    rows = []
+    rows, fewest = [], FEW
     for method, runs in methods_of(results, task):
         final = summarise(done(runs)["final"])
+        fewest = min(fewest, final.n)
         interval = iqm_interval([finite(done(runs)["final"])])
         rows.append(
             [
@@ -106,7 +107,10 @@ def robust(results: Results, task: str) -> Table:
             ]
         )
     header = ["algorithm", "median", "IQM", "95% interval of IQM"]
-    return Table(f"final of the {track_of(task).policies[0]}, over seeds", header, rows)
+    title = f"final of the {track_of(task).policies[0]}, over seeds"
+    if fewest < FEW:
+        title += f" (below {FEW} of them an interval of the IQM is rough)"
+    return Table(title, header, rows)
 
 
 def _of_curve(runs: pd.DataFrame, suffix: str) -> list[str]:

@@ -258,4 +258,5 @@ def _judged(
         return Judgement(found, n, p, "cannot tell", None, "every seed reached the same")
     variances = [gaps.var(ddof=1)] if paired else [np.var(s.numbers, ddof=1) for s in (one, base)]
     seeds = seeds_that_tell(found.mean, [float(v) for v in variances], level)
-    return Judgement(found, n, p, "cannot tell", seeds)
+    never = "" if seeds is not None else f"even {MOST_SEEDS:,} seeds each would not"
+    return Judgement(found, n, p, "cannot tell", seeds, never)

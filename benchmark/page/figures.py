@@ -50,7 +50,7 @@ def curve(
     with _style():
         draw(axis, frame, metric, dict(styles))
         axis.set_xlabel(unit)
-        return _picture(figure, title, wide) if axis.has_data() else None
+        return _picture(figure, title) if axis.has_data() else None
 
 
 def profiles(
@@ -142,11 +142,11 @@ def _style() -> Any:
     return mpl.rc_context({**STYLE, **_SVG})
 
 
-def _picture(figure: Figure, title: str, wide: bool = False) -> Picture:
+def _picture(figure: Figure, title: str) -> Picture:
     file = io.BytesIO()
     figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     code = base64.b64encode(file.getvalue()).decode("ascii")
-    return Picture(f"data:image/svg+xml;base64,{code}", title, wide)
+    return Picture(f"data:image/svg+xml;base64,{code}", title)
 
 
 def metric_title(metric: str) -> str:

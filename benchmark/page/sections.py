@@ -18,12 +18,10 @@ class Picture:
     Attributes:
         source: Data URI.
         title: Shown above it, and read out where it cannot be seen.
-        wide: Takes the width of two.
     """
 
     source: str
     title: str
-    wide: bool = False
 
 
 @dataclass(frozen=True)

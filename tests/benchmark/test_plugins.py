@@ -89,3 +89,19 @@ def test_a_mistake_is_one_sentence(
     assert cli.main(["run", name, *TASK, "--plugin", str(file)]) == 2
     error = capsys.readouterr().err
     assert sentence in error and name in error and error.count("\n") == 1
+
+
+def test_an_installed_package_brings_its_method_by_an_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site"
+    metadata = site / "someones_package-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (site / "someones_method.py").write_text(PLUGIN.format(name="someones"))
+    about = "Metadata-Version: 2.1\nName: someones-package\nVersion: 1.0\n"
+    (metadata / "METADATA").write_text(about)
+    (metadata / "entry_points.txt").write_text("[redline.algorithms]\nsomeones = someones_method\n")
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    shown = redline(tmp_path, "run", "someones", *FEW)
+    assert shown.returncode == 0 and "eval/mean_reward" in shown.stdout
+    assert "someones" in redline(tmp_path, "list", "algorithms").stdout

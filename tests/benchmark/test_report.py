@@ -64,6 +64,17 @@ def test_the_table_gives_what_the_files_hold(results: Results) -> None:
     }
 
 
+def test_an_interval_of_the_iqm_of_few_seeds_is_said_to_be_rough(
+    results: Results, tmp_path: Path
+) -> None:
+    assert (
+        "(below 10 of them an interval of the IQM is rough)" in tables.robust(results, TASK).title
+    )
+    for seed in range(10):
+        write_run(tmp_path / "many", "npg", seed, [0.0, 1.0])
+    assert "rough" not in tables.robust(load(tmp_path / "many"), TASK).title
+
+
 def test_one_seed_has_no_interval(results: Results) -> None:
     row = row_of(tables.rewards(results, TASK), "reinforce")
     assert row["final"] == "15.00 ± n/a"

@@ -112,6 +112,7 @@ def test_verdicts_name_what_is_missing() -> None:
             "high": sample(20.0, 21.0, 22.0, 23.0),
             "low": sample(1.0, 2.0, 3.0, 4.0, failed=1),
             "near": sample(11.0, 12.0, 13.0, 14.0),
+            "tiny": sample(10.001, 11.0, 12.0, 13.0),
             "one": sample(99.0),
             "two": sample(99.0, 98.0),
             "lost": sample(20.0, 21.0, 22.0, 23.0, NAN),
@@ -119,7 +120,7 @@ def test_verdicts_name_what_is_missing() -> None:
         },
         "base",
     )
-    assert list(found) == ["high", "low", "near", "one", "two", "lost", "none"]
+    assert list(found) == ["high", "low", "near", "tiny", "one", "two", "lost", "none"]
     assert found["high"].text == "better" and found["low"].text == "worse"
     assert found["near"].word == "cannot tell"
     assert found["near"].seeds is not None and found["near"].seeds > 40
@@ -128,6 +129,7 @@ def test_verdicts_name_what_is_missing() -> None:
     assert found["two"].word == "too few seeds"
     assert found["lost"].text == "cannot tell (1 of its own runs lost)"
     assert found["none"].word == "too few seeds" and math.isnan(found["none"].p)
+    assert found["tiny"].text == "cannot tell (even 10,000 seeds each would not)"
     same = judge({"a": sample(5.0, 5.0, 5.0), "b": sample(5.0, 5.0, 5.0)}, "a")["b"]
     assert same.text == "cannot tell (every seed reached the same)"
 
