@@ -20,6 +20,7 @@ from redline.benchmark.train import train
 TASK = ["--task", "llm:arithmetic", "--max-completion", "16", "--stale", "2"]
 EVALUATION = ["--evals", "1", "--eval-problems", "2", "--eval-samples", "1"]
 FEW = [*EVALUATION, "--groups", "2", "--group-size", "2", "--minibatch-size", "4"]
+FEW += ["--clip.high", "0.1"]  # so small groups with a wider one bring a note
 
 LONG = """
 tasks = ["llm:arithmetic"]

@@ -197,7 +197,7 @@ def test_clear_rewards_need_groups() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"schedule": "linaer"}, r"got 'linaer'; nearest: linear"),
+        ({"schedule": "linera"}, r"got 'linera'; nearest: linear"),
         ({"schedule": "linear+"}, r"joined by \+, got ''"),
         ({"high_end": -0.1}, "high_end is a distance from 1, at least 0, got -0.1"),
         ({"low_end": 1.5}, r"low_end is a distance from 1 in \[0, 1\], got 1.5"),
