@@ -11,7 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter
 
 from redline.benchmark.records import (
+    ANSWER_LENGTH,
     CLIP_FRACTION,
+    CLIP_HI,
     ENTROPY,
     KL,
     KL_COEF,
@@ -53,6 +55,8 @@ LABELS = {
     ENTROPY: "entropy in nats",
     KL_COEF: "coefficient of the KL penalty",
     MIXTURE_ALPHA: "weight α of the new policy",
+    CLIP_HI: "upper bound of the clip",
+    ANSWER_LENGTH: "tokens per answer",
 }
 _LOGARITHMIC = (KL, KL_COEF, MIXTURE_ALPHA)
 

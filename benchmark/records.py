@@ -26,6 +26,8 @@ OUTSIDE_BAND = "train/outside_band"
 ENTROPY = "train/entropy"
 KL_COEF = "train/kl_coef"
 MIXTURE_ALPHA = "train/mixture_alpha"
+CLIP_HI = "train/clip_hi"
+ANSWER_LENGTH = "llm/answer_length"
 FPS = "time/fps"
 UPDATE_SECONDS = "time/update"
 
@@ -38,6 +40,8 @@ _UPDATES = (
     ENTROPY,
     KL_COEF,
     MIXTURE_ALPHA,
+    CLIP_HI,
+    ANSWER_LENGTH,
     FPS,
     UPDATE_SECONDS,
 )

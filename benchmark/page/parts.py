@@ -9,7 +9,9 @@ from redline.benchmark.comparison import comparison, samples
 from redline.benchmark.page import figures
 from redline.benchmark.page.sections import Matrix, Page, Picture, Section
 from redline.benchmark.records import (
+    ANSWER_LENGTH,
     CLIP_FRACTION,
+    CLIP_HI,
     ENTROPY,
     KL,
     KL_COEF,
@@ -24,7 +26,16 @@ from redline.benchmark.tracks import track_of
 # Of more methods a matrix of pairs cannot be read.
 _MOST_PAIRED = 16
 
-_DYNAMICS = (KL, CLIP_FRACTION, OUTSIDE_BAND, ENTROPY, KL_COEF, MIXTURE_ALPHA)
+_DYNAMICS = (
+    KL,
+    CLIP_FRACTION,
+    OUTSIDE_BAND,
+    ENTROPY,
+    ANSWER_LENGTH,
+    CLIP_HI,
+    KL_COEF,
+    MIXTURE_ALPHA,
+)
 
 
 def _task(page: Page, task: str) -> Section:
@@ -91,6 +102,8 @@ def _dynamics(page: Page) -> Section | None:
                 unit=track_of(task).unit,
             )
             for metric in _DYNAMICS
+            # Bounds that are the same throughout are in the settings.
+            if metric != CLIP_HI or of_task[metric].nunique() > 1
         ]
     prose = [
         "Means over seeds, each point the mean of the updates around it. A method that never clips "
@@ -128,7 +141,7 @@ def _cost(page: Page) -> Section:
     shown = []
     for task in page.results.tasks:
         table = tables.costs(page.results, task)
-        title = f"{task}, means over the runs that are done"
+        title = f"on {task}, means over the runs that are done"
         shown.append(Table(title, table.header, table.rows))
     return Section("Cost", tables=shown)
 

@@ -138,6 +138,15 @@ def test_several_tasks_stand_side_by_side_and_are_scored_together(tmp_path: Path
     assert "CartPole-v1: 0 is 1, 1 is 21" in page
 
 
+def test_bounds_are_drawn_where_they_move(tmp_path: Path) -> None:
+    for method, end in (("ppo", 1.2), ("grpo", 1.1)):
+        folder = write_run(tmp_path, method, 0, [0.0, 1.0])
+        rows = [{"step": 50 * i, "train/clip_hi": 1.2 if i < 2 else end} for i in range(1, 4)]
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert f"{TASK}: upper bound of the clip" in page_of(tmp_path)
+    assert "upper bound" not in page_of(tmp_path / TASK / "ppo")
+
+
 def test_a_matrix_without_a_run_that_is_done_still_gives_a_page(tmp_path: Path) -> None:
     write_run(tmp_path, "ppo", 0, [], status="running")
     write_run(tmp_path, "trpo", 0, [0.0, None])
