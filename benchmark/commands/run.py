@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     try:
         check_tasks([resolved])
-        for note in notes(resolved):
+        for note in notes(resolved) if ranks.first() else ():
             print(f"note: {note}", file=sys.stderr)
         last = _train(resolved, folder)
     except BadInput:
