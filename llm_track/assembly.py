@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from redline.llm_track.attention import AttentionClip, install
 from redline.llm_track.freeze import freeze
 from redline.llm_track.lora import add_adapters
 from redline.llm_track.models import checkpoint_layers, load_model
@@ -28,6 +29,7 @@ class Parts(NamedTuple):
         rng: Draws problems and tokens of the rollouts.
         trial: Those of the checks before.
         note: What the user should know of the model, "" where there is nothing.
+        clip: Of its attention; None where it attends as it always does.
     """
 
     problems: LanguageTask
@@ -36,6 +38,7 @@ class Parts(NamedTuple):
     rng: np.random.Generator
     trial: np.random.Generator
     note: str
+    clip: AttentionClip | None
 
     def sampler(self, keep_log_prob: bool) -> LanguageSampler:
         """The source of all rollouts."""
@@ -65,6 +68,7 @@ def assemble(task: str, settings: LanguageSettings, seed: int) -> Parts:
     problems = language_task(task, settings.task_settings())
     sampling = settings.sampling_settings()
     language_model = load_model(settings.model, settings.dtype, settings.device)
+    clip = _attention(language_model.model, settings)
     note = _learning(language_model.model, settings, seed)
     policy = CausalLMPolicy(language_model.model, temperature=settings.temperature)
     policy.ranks = ranks
@@ -72,4 +76,18 @@ def assemble(task: str, settings: LanguageSettings, seed: int) -> Parts:
         checkpoint_layers(policy.model)
     rng, trial = (np.random.default_rng(part) for part in np.random.SeedSequence(seed).spawn(2))
     generation = Generation(language_model, sampling, ranks)
-    return Parts(problems, policy, generation, rng, trial, note)
+    return Parts(problems, policy, generation, rng, trial, note, clip)
+
+
+def _attention(model: Any, settings: LanguageSettings) -> AttentionClip | None:
+    if settings.attention_clip is None and settings.ratio_weight == "none":
+        return None
+    if settings.sampler_process:
+        raise ModelError(
+            "sampler_process must be off with attention_clip and ratio_weight: statistics of the "
+            "attention are kept in one process"
+        )
+    try:
+        return install(model, settings.attention_clip)
+    except ValueError as error:
+        raise ModelError(str(error)) from error

@@ -62,6 +62,11 @@ class LanguageSettings:
         eval_samples: Sampled completions of each.
         value_hidden: Width of the value head's hidden layer; None: V is linear in the states.
         stale: Rollouts come from the policy of this many updates ago.
+        attention_clip: Clamp the attention logits of every head to so many standard deviations
+            around the mean of their history (1 as the technique has it); None: no clamp.
+        ratio_weight: Weight ratios by the attention that a token has "given" (inert: 1 for every
+            token) or "received" (the ratio then differs from 1 at the start of an update, so use
+            --breaker record).
         sampler_process: Sample them in a process of its own, while this one learns; needs --stale,
             and changes no result.
     """
@@ -90,6 +95,8 @@ class LanguageSettings:
     eval_samples: int = 4
     value_hidden: int | None = 64
     stale: int = 0
+    attention_clip: float | None = None
+    ratio_weight: Literal["none", "given", "received"] = "none"
     sampler_process: bool = False
 
     def task_settings(self) -> TaskSettings:

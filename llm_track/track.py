@@ -14,10 +14,12 @@ from redline.algorithms.core.contracts import Critic
 from redline.algorithms.core.types import Metrics, Need, Rollout
 from redline.llm_track import checks
 from redline.llm_track.assembly import Parts, assemble
+from redline.llm_track.attention import AttentionClip
 from redline.llm_track.critic import HeadCritic
 from redline.llm_track.evaluate import LanguageEvaluator
 from redline.llm_track.policy import CausalLMPolicy
 from redline.llm_track.ranks import RanksError, join
+from redline.llm_track.ratio_weights import WeightedSampler
 from redline.llm_track.sampler import Generation
 from redline.llm_track.settings import LanguageSettings
 from redline.llm_track.stale import ProcessSampler, StaleSampler, Worker
@@ -48,6 +50,7 @@ class LanguageTrack:
         note: What the user should know of the model, "" where there is nothing.
         schedule: Temperature at the end of the budget, and how the rollouts' completions are made;
             None: the temperature stays as it is.
+        clip: Of the attention; its statistics move between rounds. None: there is none.
         unit: What a step of the x-axis is.
     """
 
@@ -57,10 +60,13 @@ class LanguageTrack:
     evaluator: LanguageEvaluator
     note: str = ""
     schedule: tuple[float, Generation] | None = None
+    clip: AttentionClip | None = None
     unit: str = field(default="completions", init=False)
 
     def advance(self, policy: Any, fraction: float) -> None:
         """Sampling and policy take the temperature of a moment of the budget, 0 to 1."""
+        if self.clip is not None:
+            self.clip.commit()
         if self.schedule is None:
             return
         end, generation = self.schedule
@@ -72,7 +78,13 @@ class LanguageTrack:
 
     def collect(self, policy: Any, need: Need) -> Rollout:
         """One rollout; see the sampler."""
-        return self.sampler.collect(policy, need)
+        if self.clip is None:
+            return self.sampler.collect(policy, need)
+        self.clip.observing = True
+        try:
+            return self.sampler.collect(policy, need)
+        finally:
+            self.clip.observing = False
 
     def texts(self, rollout: Rollout, rows: Sequence[int]) -> list[tuple[str, str]]:
         """Prompt and completion of some rows of a rollout, without special tokens."""
@@ -90,11 +102,13 @@ class LanguageTrack:
         return self.evaluator.metrics(policy)
 
     def state_dict(self) -> dict[str, Any]:
-        """Nothing: evaluation needs the parameters alone."""
-        return {}
+        """What evaluation needs besides the parameters: the statistics of the attention's clip."""
+        return {} if self.clip is None else {"attention": self.clip.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Inverse of `state_dict`."""
+        if self.clip is not None:
+            self.clip.load_state_dict(state["attention"])
 
     @property
     def exact(self) -> bool:
@@ -165,10 +179,10 @@ def language_track(
     critic = _critic(parts.policy, settings, seed) if needs_critic else None
     if remote is not None:
         remote.wait()
-    sampler = remote or _local(parts, settings.stale)
+    sampler = remote or _local(parts, settings)
     end = settings.temperature_end
     schedule = None if end is None else (end, parts.generation)
-    return LanguageTrack(parts.policy, critic, sampler, evaluator, parts.note, schedule)
+    return LanguageTrack(parts.policy, critic, sampler, evaluator, parts.note, schedule, parts.clip)
 
 
 def _critic(policy: CausalLMPolicy, settings: LanguageSettings, seed: int) -> HeadCritic:
@@ -177,6 +191,9 @@ def _critic(policy: CausalLMPolicy, settings: LanguageSettings, seed: int) -> He
     return HeadCritic(policy, settings.value_hidden, weights)
 
 
-def _local(parts: Parts, stale: int) -> Sampler:
-    sampler = parts.sampler(keep_log_prob=stale > 0)
-    return StaleSampler(sampler, stale) if stale else sampler
+def _local(parts: Parts, settings: LanguageSettings) -> Sampler:
+    stale = settings.stale
+    fresh = parts.sampler(keep_log_prob=stale > 0)
+    sampler = StaleSampler(fresh, stale) if stale else fresh
+    reading = settings.ratio_weight
+    return sampler if reading == "none" else WeightedSampler(sampler, reading)
