@@ -25,6 +25,7 @@ CONTROL = {
     *("vectorization", "policy", "device", "hidden", "activation", "log_std_init"),
     *("action_bound", "normalize_observation", "normalize_reward", "tensorboard", "plugin"),
     "breaker",
+    "telemetry",
 }
 
 
@@ -35,7 +36,7 @@ def test_the_task_decides_which_settings_there_are() -> None:
     assert language.language.temperature == 0.7 and language.run.steps == 10_240
     of_track = {field.name for field in dataclasses.fields(LanguageSettings)}
     shared = {field.name for field in dataclasses.fields(tracks.RunConfig)}
-    assert language.to_json()["run"].keys() == of_track | shared
+    assert language.to_json()["run"].keys() == of_track | shared | {"review_every"}
     assert control.hash != language.hash
 
 

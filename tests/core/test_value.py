@@ -121,7 +121,7 @@ def test_advantages_are_estimated_anew_between_passes(standardise: Any) -> None:
         # The ratio stays the one to the policy that collected.
         held = data if old is None else replace(data, log_prob=old)
         if old is None:
-            flat = by_hand._batch(data, data.reward)
+            flat, _ = by_hand._batch(data, data.reward)
             old = flat.old_log_prob.reshape(data.mask.shape)
         by_hand.update(held, START)
     close(learner.policy.parameters, by_hand.policy.parameters, rtol=1e-9, atol=1e-12)

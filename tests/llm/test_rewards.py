@@ -60,8 +60,8 @@ def test_random_rewards_look_at_nothing_and_repeat_with_the_seed() -> None:
     rows = [RIGHT, WRONG] * 2_000
     one, again, other = (paid("random", rows, seed, 0.3) for seed in (1, 1, 2))
     assert one == again != other
-    assert np.mean(one) == pytest.approx(0.3, abs=0.03)
-    assert np.mean(one[::2]) == pytest.approx(np.mean(one[1::2]), abs=0.05)
+    assert abs(np.mean(one) - 0.3) < 0.03
+    assert abs(np.mean(one[::2]) - np.mean(one[1::2])) < 0.05
     assert set(paid("random", rows, p=0.0)) == {0.0} and set(paid("random", rows, p=1.0)) == {1.0}
 
 

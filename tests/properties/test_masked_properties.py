@@ -83,6 +83,7 @@ def test_coefficients_add_up(kind: str, data: Any) -> None:
         "seq_mean": 1.0,
         "seq_sum": mask.sum() / rows,
         "fixed_length": mask.sum() / rows / 10.0,
+        "group_sum": 4.0,
     }
     close(factor.sum(), totals[kind])
     if kind == "seq_mean":  # every sequence has the same share
