@@ -68,6 +68,7 @@ def save(folder: Path, learner: Learner, trip: Trip, step: int, update: int) -> 
             "advantage": seen.batch.advantage,
             "mask": seen.batch.mask,
             "old_log_prob": seen.batch.old_log_prob,
+            "rows": [seen.rows.start, seen.rows.stop, seen.rows.step],
             "log_prob": seen.log_prob,
         }
     )

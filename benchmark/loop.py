@@ -124,7 +124,7 @@ class Loop(Recorder):
         if not isinstance(run, LanguageConfig) or seen is None:
             return
         if run.review_every and self._updates % run.review_every == 0:
-            texts = self._track.texts(rollout, chosen(rollout))
+            texts = self._track.texts(rollout, chosen(seen))
             self._folder.log_samples(self.step, self._updates, samples(rollout, seen, texts))
 
     @property
@@ -133,12 +133,13 @@ class Loop(Recorder):
         return self._learner.seen is not None and self._learner.seen.log_prob is not None
 
     def _arrays(self) -> tuple[Any, Any]:
-        """Log ratio after the last update and advantage before it, of all elements."""
+        """Log ratio after the last update and advantage before it, of all that was looked at."""
         seen = self._learner.seen
         assert seen is not None
-        mask = host(seen.batch.mask)
-        log_ratio = host(seen.log_prob - seen.batch.old_log_prob)[mask]
-        return log_ratio, host(seen.batch.advantage)[mask]
+        batch = seen.looked_at
+        mask = host(batch.mask)
+        log_ratio = host(seen.log_prob - batch.old_log_prob)[mask]
+        return log_ratio, host(batch.advantage)[mask]
 
     def _learn(self, rollout: Rollout) -> tuple[Metrics, Trip | None]:
         """Metrics of an update, and why it must not count."""

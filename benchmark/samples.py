@@ -35,11 +35,15 @@ class Sample(NamedTuple):
     hidden: Mapping[str, Any]
 
 
-def chosen(rollout: Rollout) -> list[int]:
+def chosen(seen: Seen) -> list[int]:
     """Rows of a rollout that are kept: evenly spread, whatever they were paid."""
-    rows = len(rollout.mask)
-    places = np.unique(np.linspace(0, rows - 1, min(COUNT, rows)).round().astype(int))
-    return [int(row) for row in places]
+    rows = range(len(seen.batch))[seen.rows]
+    return [rows[place] for place in _places(len(rows))]
+
+
+def _places(rows: int) -> list[int]:
+    at = np.unique(np.linspace(0, rows - 1, min(COUNT, rows)).round().astype(int))
+    return [int(place) for place in at]
 
 
 def samples(rollout: Rollout, seen: Seen, texts: Sequence[tuple[str, str]]) -> list[Sample]:
@@ -50,12 +54,14 @@ def samples(rollout: Rollout, seen: Seen, texts: Sequence[tuple[str, str]]) -> l
         seen: Of that update.
         texts: Prompt and completion of the chosen rows.
     """
-    mask = host(seen.batch.mask)
-    log_ratio = host(seen.log_prob - seen.batch.old_log_prob).astype(np.float64)
+    batch = seen.looked_at
+    mask = host(batch.mask)
+    log_ratio = host(seen.log_prob - batch.old_log_prob).astype(np.float64)
     ratio = np.exp(np.minimum(log_ratio, MAX_LOG_RATIO))
     found = []
-    for row, (prompt, completion) in zip(chosen(rollout), texts, strict=True):
-        mine = ratio[row][mask[row]]
+    places = _places(len(mask))
+    for place, row, (prompt, completion) in zip(places, chosen(seen), texts, strict=True):
+        mine = ratio[place][mask[place]]
         verdict = None if rollout.outcome is None else float(rollout.outcome[row])
         hidden = {
             "verdict": verdict,

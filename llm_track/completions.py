@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -10,11 +10,33 @@ from torch import Tensor
 
 Index = tuple[Tensor, Tensor]
 
+# A micro-batch ends where a row is this much shorter than its longest one, unless it is small:
+# padding costs as much as tokens, and a pass of few rows as much as one of some more.
+_SHORTER = 0.75
+_LEAST_ROWS = 8
+
 
 def slices(count: int, size: int) -> Iterator[slice]:
     """Consecutive slices of at most `size` that cover `count`."""
     for start in range(0, count, size):
         yield slice(start, min(start + size, count))
+
+
+def _alike(widths: Sequence[int], tokens: int | None, rows: int | None) -> Iterator[slice]:
+    """Slices of falling widths, each of rows that are alike."""
+    start = 0
+    while start < len(widths):
+        widest = widths[start]
+        most = len(widths) if rows is None else rows
+        if tokens is not None:
+            most = min(most, max(1, tokens // widest))
+        end = start + 1
+        while end < len(widths) and end - start < most:
+            if end - start >= _LEAST_ROWS and widths[end] < _SHORTER * widest:
+                break
+            end += 1
+        yield slice(start, end)
+        start = end
 
 
 class Part(NamedTuple):
@@ -62,14 +84,16 @@ class Completions:
         # Tokens after a row's last state are never needed: that state predicts its last element.
         self.width = torch.where(mask, self._before + 1, 0).amax(-1)
 
-    def parts(self, rows: int) -> Iterator[Part]:
-        """Micro-batches of at most `rows` rows of similar length; rows of no element are left out.
+    def parts(self, tokens: int | None = None, rows: int | None = None) -> Iterator[Part]:
+        """Micro-batches of rows of similar length; rows of no element are left out.
 
         Args:
-            rows: Rows of a micro-batch.
+            tokens: Of a micro-batch, padding included, unless one row has more; None: any number.
+            rows: Likewise.
         """
         order = torch.argsort(self.width, descending=True, stable=True)
-        for at in slices(int((self.width > 0).sum()), rows):
+        widths = [width for width in self.width[order].tolist() if width]
+        for at in _alike(widths, tokens, rows):
             chosen = order[at]
             row, column = self._mask[chosen].nonzero(as_tuple=True)
             width = int(self.width[chosen[0]])

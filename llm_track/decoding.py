@@ -35,12 +35,15 @@ class Completions(NamedTuple):
         mask: [B, T], True where a token was generated.
         ended: [B], the last token is the end of sequence: the cap did not cut.
         log_prob: [B, T] of the distribution that was sampled from, in nats; 0 where masked.
+        states: [B, T, D] the model's last states that the tokens were drawn from, on its device; 0
+            where masked. None where they were not asked for, or are not to be had.
     """
 
     tokens: Array
     mask: Array
     ended: Array
     log_prob: Array
+    states: Tensor | None = None
 
 
 def pad_left(rows: Sequence[Sequence[int]], pad_id: int) -> Prompts:
@@ -58,10 +61,16 @@ class Decoder:
     Args:
         model: A transformers causal LM in evaluation mode.
         temperature: Divides the logits; the log-probabilities are those of the result.
+
+    Attributes:
+        states: [B, D] the last states behind the log-probabilities that were given last.
     """
+
+    states: Tensor
 
     def __init__(self, model: Any, temperature: float) -> None:
         self._model, self._temperature = model, temperature
+        self._head = model.get_output_embeddings()
         self._cache = DynamicCache(config=model.config)
 
     @torch.no_grad()
@@ -76,6 +85,7 @@ class Decoder:
         self._cache.batch_repeat_interleave(repeat)
         self._mask = mask.long().repeat_interleave(repeat, dim=0)
         self._position = self._mask.sum(dim=1)
+        self.states = self.states.repeat_interleave(repeat, dim=0)
         return log_probs.repeat_interleave(repeat, dim=0)
 
     @torch.no_grad()
@@ -95,14 +105,14 @@ class Decoder:
         self._mask, self._position = self._mask[index], self._position[index]
 
     def _step(self, tokens: Tensor, mask: Tensor, positions: Tensor) -> Tensor:
-        logits = self._model(
+        self.states = self._model.base_model(
             input_ids=tokens,
             attention_mask=mask,
             position_ids=positions,
             cache=self._cache,
             use_cache=True,
-            logits_to_keep=1,
-        ).logits[:, -1]
+        ).last_hidden_state[:, -1]
+        logits = self._head(self.states)
         wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
         return torch.log_softmax(wide / self._temperature, dim=-1)
 
@@ -158,6 +168,7 @@ def generate(
     pad_id: int,
     rng: np.random.Generator | None,
     ranks: Ranks = ALONE,
+    keep_states: bool = False,
 ) -> Completions:
     """Complete every prompt `repeat` times.
 
@@ -173,7 +184,11 @@ def generate(
         pad_id: Fills rows after their end.
         rng: Draws tokens; None: always the most probable one.
         ranks: Processes that share the prompts; each gets all completions.
+        keep_states: Give the states too, where one model decodes in this process alone.
     """
+    alone = decoder if isinstance(decoder, Decoder) and ranks is ALONE else None
+    watched = alone if keep_states else None
+    seen: list[tuple[Array, Tensor]] = []
     count = len(prompts.tokens) * repeat
     uniform = None if rng is None else rng.random((count, cap))
     tokens = np.zeros((count, cap), dtype=np.int64)
@@ -192,6 +207,8 @@ def generate(
         tokens[live, t], log_prob[live, t] = chosen[going], its_log_prob[going]
         length[live] = t + 1
         ended[live] = chosen[going] == eos_id
+        if watched is not None:
+            seen.append((live, watched.states[going]))
         left = np.flatnonzero(~ended[rows])
         if t + 1 == cap or not len(left):
             break
@@ -203,7 +220,17 @@ def generate(
     longest = int(length.max())
     mask = np.arange(longest) < length[:, None]
     tokens = np.where(mask, tokens[:, :longest], pad_id)
-    return Completions(tokens, mask, ended, log_prob[:, :longest])
+    states = None if watched is None else _in_place(seen, mask.shape)
+    return Completions(tokens, mask, ended, log_prob[:, :longest], states)
+
+
+def _in_place(seen: Sequence[tuple[Array, Tensor]], shape: tuple[int, int]) -> Tensor:
+    """States [B, T, D] from those of every step, of the rows that were going then."""
+    first = seen[0][1]
+    states = first.new_zeros((*shape, first.shape[1]))
+    for t, (rows, found) in enumerate(seen):
+        states[rows, t] = found
+    return states
 
 
 def choose(log_probs: Tensor, uniform: Array | None) -> tuple[Array, Array]:

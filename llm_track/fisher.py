@@ -26,10 +26,10 @@ def fisher_product(policy: CausalLMPolicy, batch: Batch) -> Callable[[Array], Ar
     Fisher matrix of the softmax. J v is a forward derivative of the trunk and, chunk by chunk, of
     the head; J' is a backward pass. F is also the Hessian of the mean KL(old||new) at pi = pi_old.
 
-    A product costs about two forward and backward passes on the batch. Where that is one
-    micro-batch its graph is kept, and the products are that much cheaper; the parameters must not
-    move between them. The trunk's attention must be eager or sdpa, which has a forward derivative
-    in its plain form, used here.
+    A product costs about two forward and backward passes on the batch. Where that is as small as
+    one micro-batch its graph is kept, and the products are that much cheaper; the parameters must
+    not move between them. The trunk's attention must be eager or sdpa, which has a forward
+    derivative in its plain form, used here.
 
     Args:
         policy: Gives parameters, micro-batches and `fisher_layers`, outside of which F v is 0.
@@ -48,9 +48,9 @@ def fisher_product(policy: CausalLMPolicy, batch: Batch) -> Callable[[Array], Ar
     parts = list(policy.parts(batch.observation, policy.ranks.own(batch.mask)))
     count = max(1, int(batch.mask.sum()))
     kept: list[Tensor] = []
-    if len(parts) == 1:
+    if policy.fit_together(parts):
         with torch.enable_grad():
-            kept.append(policy.states(parts[0]))
+            kept = [policy.states(part) for part in parts]
 
     def product(v: Tensor) -> Tensor:
         result = torch.zeros_like(v)
@@ -60,9 +60,9 @@ def fisher_product(policy: CausalLMPolicy, batch: Batch) -> Callable[[Array], Ar
         inputs = [policy.tensors[slot] for slot in trunk.values()]
         with policy.learning_head(block) as head:
             moved = _moved(policy, head, direction)
-            for part in parts:
+            for i, part in enumerate(parts):
                 with torch.enable_grad():
-                    states = kept[0] if kept else policy.states(part)
+                    states = kept[i] if kept else policy.states(part)
                 tangent = _tangent(policy, part, trunk, direction) if trunk else None
                 pulled = _through_head(policy, states.detach(), tangent, head, moved, count)
                 if inputs:

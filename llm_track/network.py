@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 # and unit of width (measured on Llama: 20 to 25).
 _ACTIVATION_BYTES = 2**30
 _ACTIVATIONS = 25
+
+
+class _Known(NamedTuple):
+    """States [B, T, D] of the elements of `mask`, for parameters of this version."""
+
+    version: int
+    observation: Tensor
+    mask: Tensor
+    states: Tensor
 
 
 class CausalNetwork(FlatModule):
@@ -53,6 +62,7 @@ class CausalNetwork(FlatModule):
         self.temperature, self.rows = temperature, rows
         self.output = _linear_head(model)
         self.chunk = chunk or default_chunk(self.output.out_features)
+        self._known: _Known | None = None
         slot = {id(tensor): i for i, tensor in enumerate(self.tensors)}
         self.head_slots = (slot.get(id(self.output.weight), -1), slot.get(id(self.output.bias), -1))
         self.trunk_slots = {
@@ -111,13 +121,20 @@ class CausalNetwork(FlatModule):
     def parts(self, observation: Tensor, mask: Tensor) -> Iterator[Part]:
         """The elements of `mask` in micro-batches of rows."""
         completions = Completions(observation, mask)
-        rows = self.rows
-        if rows is None:
-            config: Any = self.model.config
-            per_token = _ACTIVATIONS * config.num_hidden_layers * config.hidden_size
-            per_row = per_token * self.parameters.itemsize * max(1, int(completions.width.max()))
-            rows = max(1, _ACTIVATION_BYTES // per_row)
-        return completions.parts(rows)
+        return completions.parts(self._most_tokens if self.rows is None else None, self.rows)
+
+    @property
+    def _most_tokens(self) -> int:
+        """Of a micro-batch, padding included, where its rows are not given."""
+        config: Any = self.model.config
+        per_token = _ACTIVATIONS * config.num_hidden_layers * config.hidden_size
+        return int(_ACTIVATION_BYTES // (per_token * self.parameters.itemsize))
+
+    def fit_together(self, parts: Sequence[Part]) -> bool:
+        """All parts are no more than one micro-batch may be, so that their graphs can be kept."""
+        if self.rows is not None:
+            return sum(len(part.tokens) for part in parts) <= self.rows
+        return len(parts) == 1 or sum(part.tokens.numel() for part in parts) <= self._most_tokens
 
     def states(self, part: Part, values: dict[str, Tensor] | None = None) -> Tensor:
         """The last layer's states [N, D] that a part's elements are drawn from.
@@ -131,6 +148,26 @@ class CausalNetwork(FlatModule):
         hidden: Tensor = output.last_hidden_state[part.states]
         return hidden.to(self.dtype)
 
+    def remember(self, observation: Array, mask: Array, states: Tensor) -> None:
+        """Take the states [B, T, D] of rows as they are until the parameters move.
+
+        The rollout at hand need not be read again to be scored, then. In less than float32, where
+        a state depends on how many rows were read at once, nothing is kept.
+        """
+        if states.dtype == self.dtype:
+            rows = self.asarray(observation), self.asarray(mask)
+            self._known = _Known(self.version, *rows, states)
+
+    def _remembered(self, observation: Tensor, mask: Tensor) -> Tensor | None:
+        known = self._known
+        if known is None:
+            return None
+        if known.version != self.version:
+            self._known = None
+            return None
+        same = torch.equal(known.mask, mask) and torch.equal(known.observation, observation)
+        return known.states if same else None
+
     def hidden(self, observation: Array, mask: Array) -> Tensor:
         """The last layer's states [B, T, D] that each element is drawn from; 0 where masked."""
         found = self.own_hidden(observation, self.ranks.own(self.asarray(mask)))
@@ -141,11 +178,19 @@ class CausalNetwork(FlatModule):
     def own_hidden(self, observation: Array, mask: Array) -> Tensor:
         """The same of exactly the elements of `mask`, by this process alone."""
         observation, mask = self.asarray(observation), self.asarray(mask)
-        found = torch.zeros(
-            (*mask.shape, self.output.in_features), dtype=self.dtype, device=mask.device
-        )
-        for part in self.parts(observation, mask):
-            found[part.elements] = self.states(part)
+        known = self._remembered(observation, mask)
+        if known is not None:
+            return known
+        parts = list(self.parts(observation, mask))
+        return self.scattered(parts, map(self.states, parts), mask)
+
+    @torch.no_grad()
+    def scattered(self, parts: Sequence[Part], states: Iterable[Tensor], mask: Tensor) -> Tensor:
+        """The states of parts at their places in the batch, [B, T, D], without their graphs."""
+        shape = (*mask.shape, self.output.in_features)
+        found = torch.zeros(shape, dtype=self.dtype, device=mask.device)
+        for part, own in zip(parts, states, strict=True):
+            found[part.elements] = own.detach()
         return found
 
 

@@ -50,10 +50,9 @@ class CausalLMPolicy(CausalNetwork):
     Memory: the trunk runs on `rows` rows at a time, the vocabulary is entered by `chunk` tokens at
     a time (float32 at least, whatever the model's precision) and by valid elements only.
 
-    Cost of `gradient` in forward (F) and backward (B) passes: F + B when the rows whose advantage
-    is not 0 fit into one micro-batch. Otherwise F + F + B, for the weights depend on all
-    log-probabilities. The second F and the B are only run on rows with a weight, so a group whose
-    advantages are all 0 costs one F, for the telemetry.
+    Cost of `gradient` in forward (F) and backward (B) passes: F + B when the batch is as small as
+    one micro-batch. Otherwise F + F + B, for the weights depend on all log-probabilities; the
+    second F and the B are only run on rows with a weight.
 
     Parameters in bfloat16 lose updates below 1/256 of a weight; train in float32.
 
@@ -150,28 +149,22 @@ class CausalLMPolicy(CausalNetwork):
     ) -> None:
         """See `redline.algorithms.core.contracts.Policy`."""
         self.collect_into(self.gradient_buffer)
-        # A guess at what has a weight decides what is kept of the first pass, never the result.
-        mine = likely = self.ranks.own(batch.mask)
-        if entropy is None and kl is None:
-            likely = likely & (likely & (batch.advantage != 0.0)).any(-1, keepdim=True)
-        first = list(self.parts(batch.observation, likely))
+        mine = self.ranks.own(batch.mask)
+        parts = list(self.parts(batch.observation, mine))
         kept = None
-        rest = mine
-        if len(first) == 1:
-            rest = rest & ~likely
+        if self.fit_together(parts):
             with torch.enable_grad():
-                kept = self.states(first[0])
-        states = self.own_hidden(batch.observation, rest)
-        if kept is not None:
-            states[first[0].elements] = kept.detach()
+                kept = [self.states(part) for part in parts]
+            states = self.scattered(parts, kept, mine)
+        else:
+            states = self.own_hidden(batch.observation, mine)
         terms = self._terms(batch, states, weigh, entropy, kl)
-        acting = terms.acting(mine)
+        if kept is None:
+            parts = list(self.parts(batch.observation, terms.acting(mine)))
         with torch.enable_grad(), self.learning_head() as head:
-            if kept is not None:
-                self._backward(first[0], kept, batch, terms, head)
-                acting = acting & ~likely
-            for part in self.parts(batch.observation, acting):
-                self._backward(part, self.states(part), batch, terms, head)
+            for i, part in enumerate(parts):
+                own = self.states(part) if kept is None else kept[i]
+                self._backward(part, own, batch, terms, head)
         self.ranks.add(self.gradient_buffer)
 
     @torch.no_grad()

@@ -84,7 +84,12 @@ class Generation:
         return pad_left(rows, self.language_model.tokenizer.pad_id)
 
     def complete(
-        self, policy: Any, prompts: Prompts, repeat: int, rng: np.random.Generator | None
+        self,
+        policy: Any,
+        prompts: Prompts,
+        repeat: int,
+        rng: np.random.Generator | None,
+        keep_states: bool = False,
     ) -> Completions:
         """`repeat` completions of every prompt; the greedy ones where `rng` is None."""
         tokenizer = self.language_model.tokenizer
@@ -97,6 +102,7 @@ class Generation:
             pad_id=tokenizer.pad_id,
             rng=rng,
             ranks=self.ranks,
+            keep_states=keep_states,
         )
 
     def scores(self, problems: Sequence[Problem], completions: Completions) -> list[Score]:
@@ -162,15 +168,19 @@ class LanguageSampler:
         size = need.group_size
         problems = self._problems(need.groups, need.starts)
         prompts = self.generation.prompts([problem.prompt for problem in problems])
-        completions = self.generation.complete(policy, prompts, size, self.rng)
+        keep_states = not self.keep_log_prob
+        completions = self.generation.complete(policy, prompts, size, self.rng, keep_states)
         scores = self.generation.scores(problems, completions)
         texts = self.generation.texts(completions)
         answered = [
             Answered(problems[row // size].prompt, text, problems[row // size].gold, found)
             for row, (text, found) in enumerate(zip(texts, scores, strict=True))
         ]
+        rollout = self._rollout(prompts, completions, answered, size)
+        if completions.states is not None:
+            policy.remember(rollout.observation, rollout.mask, completions.states)
         return replace(
-            self._rollout(prompts, completions, answered, size),
+            rollout,
             outcome=np.array([float(found.correct) for found in scores]),
             start_of_group=[problem.prompt for problem in problems],
             longest=self.generation.settings.max_completion,

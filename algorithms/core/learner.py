@@ -27,17 +27,30 @@ from redline.algorithms.core.telemetry import (
 from redline.algorithms.core.types import Array, Batch, Metrics, Progress, Rollout
 from redline.algorithms.core.value import ValueFunction
 
+# Rows (of a policy that reads whole rows) that are looked at after an update, and before it to
+# compare sampling with scoring: a look costs a forward pass, and ratios of so many rows tell.
+_LOOKED_AT = 32
+_COMPARED = 8
+
 
 class Seen(NamedTuple):
     """What an update learned from.
 
     Attributes:
         batch: Without the distributions of pi_old.
-        log_prob: Of the policy after the update; None while it has not come to an end.
+        rows: Those that were looked at after the update, as a slice of the batch.
+        log_prob: Of the policy after the update, of these rows; None while it has not come to an
+            end.
     """
 
     batch: Batch
+    rows: slice
     log_prob: Array | None
+
+    @property
+    def looked_at(self) -> Batch:
+        """The rows of the batch that `log_prob` is of."""
+        return self.batch.take(self.rows)
 
 
 class Learner:
@@ -92,8 +105,9 @@ class Learner:
             batch = self._with_bounds(batch, clip, bounds)
         if self.watch is not None:
             self.watch.begin(batch)
+        rows = self._spread(batch, _LOOKED_AT)
         light = replace(batch, reference=())
-        self.seen = Seen(light, None)
+        self.seen = Seen(light, rows, None)
         objective = Objective(
             self.algorithm.surrogate,
             self.algorithm.aggregate,
@@ -107,22 +121,23 @@ class Learner:
         self.policy, metrics = self.algorithm.update.update(
             self.state, self.policy, batch, objective, progress, self.rng
         )
-        evaluation = self.policy.evaluate(batch)
-        self.seen = Seen(light, evaluation.log_prob)
-        metrics |= after_update(batch, evaluation, self.policy.kl(batch, evaluation))
+        part = batch.take(rows)
+        evaluation = self.policy.evaluate(part)
+        self.seen = Seen(light, rows, evaluation.log_prob)
+        metrics |= after_update(part, evaluation, self.policy.kl(part, evaluation))
         metrics["train/loss"] = -objective.value(
-            self.policy, objective.prepare(batch), evaluation.log_prob
+            self.policy, objective.prepare(part), evaluation.log_prob
         )
         if self.watch is not None:
             metrics |= self.watch.metrics(self.policy, batch, objective)
         if bounds is not None:
             metrics |= bounds_in_force(batch, bounds)
-            self._observe(batch, evaluation.log_prob, rollout)
+            self._observe(part, evaluation.log_prob, rollout)
         return (
             rollout.metrics
             | metrics
             | start
-            | self._anchor_metrics(batch, evaluation.log_prob)
+            | self._anchor_metrics(part, evaluation.log_prob)
             | evaluated.finish()
         )
 
@@ -131,9 +146,9 @@ class Learner:
         known = (rollout.log_prob, rollout.sampled_log_prob)
         fields = (rollout.observation, rollout.action, advantage, *known)
         (observation, action, advantage, behaviour, sampled), mask = self.arranged(rollout, fields)
-        batch, log_prob = self._with_old_policy(observation, action, advantage, behaviour, mask)
+        batch = self._with_old_policy(observation, action, advantage, behaviour, mask)
         reported = sampled if behaviour is None else behaviour
-        start = {} if reported is None else sampling_gap(log_prob, reported, mask)
+        start = {} if reported is None else self._sampling_gap(batch, reported)
         if self.algorithm.need.group_size > 1:
             start |= group_spread(rollout)
         return batch, start
@@ -162,8 +177,8 @@ class Learner:
         advantage: Array,
         behaviour: Array | None,
         mask: Array,
-    ) -> tuple[Batch, Array]:
-        """The batch, and the log-probabilities of the policy that learns, before it does."""
+    ) -> Batch:
+        """The batch with what the policy that learns says of it, before it does."""
         policy = self.policy
         placeholder = policy.asarray(advantage)
         batch = Batch(
@@ -181,7 +196,7 @@ class Learner:
             policy.restore(self._anchor)
             anchor = policy.evaluate(batch).log_prob
             policy.restore(current)
-        batch = Batch(
+        return Batch(
             batch.observation,
             batch.action,
             old_log_prob,
@@ -191,7 +206,17 @@ class Learner:
             anchor,
             evaluation.entropy if self.algorithm.needs_entropy else None,
         )
-        return batch, evaluation.log_prob
+
+    def _spread(self, batch: Batch, count: int) -> slice:
+        """At least so many rows, evenly spread, where rows stay whole; else everything."""
+        return slice(None, None, 1 if self.policy.per_element else max(1, len(batch) // count))
+
+    def _sampling_gap(self, batch: Batch, reported: Array) -> Metrics:
+        # Read anew: a policy may have kept from sampling what the batch's numbers are made of.
+        rows = self._spread(batch, _COMPARED)
+        part = batch.take(rows)
+        log_prob = self.policy.evaluate(part).log_prob
+        return sampling_gap(log_prob, reported[rows], part.mask)
 
     def _with_bounds(self, batch: Batch, clip: Clip, bounds: tuple[float, float]) -> Batch:
         most = self.policy.distribution.most_entropy or 1.0

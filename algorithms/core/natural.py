@@ -179,7 +179,9 @@ class TrustRegion(_NaturalStep):
 def _full_gradient(policy: Policy, batch: Batch, objective: Objective) -> tuple[Batch, Metrics]:
     recorder = Recorder()
     prepared = objective.prepare(batch)
-    objective.gradient(policy, prepared, lambda w, log_prob: recorder.record(prepared, w, log_prob))
+    objective.gradient(
+        policy, prepared, lambda read, w, log_prob: recorder.record(read, w, log_prob, of=prepared)
+    )
     length = norm(policy.gradient_buffer)
     require_finite("the gradient norm", length)
     recorder.grad_norm.append(length)

@@ -13,7 +13,7 @@ from redline.algorithms.core.masked import standardise
 from redline.algorithms.core.penalties import OldPolicyPenalty, Penalties, kl_weight
 from redline.algorithms.core.shaping import Shaping
 from redline.algorithms.core.surrogates import Bounds, Surrogate, Weights
-from redline.algorithms.core.types import Array, Batch, Metrics
+from redline.algorithms.core.types import Array, Batch, Metrics, Namespace
 
 
 class Watch(Protocol):
@@ -85,15 +85,29 @@ class Objective:
         )
 
     def gradient(
-        self, policy: Policy, batch: Batch, record: Callable[[Weights, Array], None] | None = None
+        self,
+        policy: Policy,
+        batch: Batch,
+        record: Callable[[Batch, Weights, Array], None] | None = None,
     ) -> None:
-        """Fill the policy's gradient buffer; `record` sees (weights, log_prob) of the pass."""
+        """Fill the policy's gradient buffer.
+
+        Args:
+            policy: Moves along it.
+            batch: A whole optimiser step. Rows of a policy that reads whole rows are left out, of
+                the gradient and not of the denominators, where nothing depends on them.
+            record: Sees (batch, weights, log_prob) of the rows that were read.
+        """
         coefficient = self.coefficient(policy, batch)
+        if not policy.per_element and not self._everywhere:
+            rows = _acting(policy.xp, batch)
+            if len(rows) < len(batch):
+                batch, coefficient = batch.take(rows), coefficient[rows]
 
         def weigh(log_prob: Array) -> Array:
             weights = self.weights(policy, batch, log_prob)
             if record is not None:
-                record(weights, log_prob)
+                record(batch, weights, log_prob)
             w = weights.w
             if self.penalties.kl:
                 pull = kl_weight(
@@ -117,6 +131,13 @@ class Objective:
         if self.watch is not None:
             self.watch.gradient(policy)
 
+    @property
+    def _everywhere(self) -> bool:
+        """The gradient depends on elements whose advantage is 0."""
+        old = self.old_policy
+        penalties = self.penalties.kl or self.penalties.entropy
+        return bool(penalties or (old is not None and old.coefficient))
+
     def value(self, policy: Policy, batch: Batch, log_prob: Array) -> float:
         """sum coefficient * objective: what a line search compares (penalties left out)."""
         per_element = self.surrogate.objective(
@@ -128,3 +149,10 @@ class Objective:
             bounds=batch.bounds or self.bounds,
         )
         return float(policy.xp.sum(self.coefficient(policy, batch) * per_element))
+
+
+def _acting(xp: Namespace, batch: Batch) -> Array:
+    """Numbers of the rows with an advantage that is not 0 (nan is none); one where all are 0."""
+    acting = xp.any(batch.mask & (batch.advantage != 0.0), axis=-1)
+    rows = xp.nonzero(acting)[0]
+    return rows if len(rows) else xp.nonzero(~acting)[0][:1]

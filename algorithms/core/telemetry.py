@@ -30,10 +30,21 @@ class Recorder:
         self._log_ratio: list[Array] = []
         self._removed: list[Array] = []
         self._positive: list[Array] = []
+        self._elements = 0
         self.grad_norm: list[float] = []
 
-    def record(self, batch: Batch, weights: Weights, log_prob: Array) -> None:
-        """Note one forward pass."""
+    def record(
+        self, batch: Batch, weights: Weights, log_prob: Array, of: Batch | None = None
+    ) -> None:
+        """Note one forward pass.
+
+        Args:
+            batch: What was read.
+            weights: There.
+            log_prob: There.
+            of: The batch of the optimiser step, where rows without a gradient were not read; no
+                clip removes anything from those. None: all were.
+        """
         log_ratio, removed, positive = (
             log_prob - batch.old_log_prob,
             ~weights.keep,
@@ -46,12 +57,14 @@ class Recorder:
         self._log_ratio.append(log_ratio)
         self._removed.append(removed)
         self._positive.append(positive)
+        every = log_ratio.shape[0] if of is None or of is batch else int(of.mask.sum())
+        self._elements += every
 
     def metrics(self) -> Metrics:
-        """Shares and means over all valid elements of all passes."""
+        """Shares of all valid elements of all passes; approx_kl of those that were read."""
         log_ratio = _joined(self._log_ratio).astype(np.float64)
         removed, positive = _joined(self._removed), _joined(self._positive)
-        count = max(1, log_ratio.size)
+        count = max(1, self._elements)
         high = np.count_nonzero(removed & positive) / count
         total = np.count_nonzero(removed) / count
         return {

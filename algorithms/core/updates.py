@@ -130,18 +130,19 @@ class FirstOrder:
             log_ratio: list[Array] = []
 
             def record(
+                read: Batch,
                 weights: Weights,
                 log_prob: Array,
                 mini: Batch = mini,
                 log_ratio: list[Array] = log_ratio,
             ) -> None:
-                recorder.record(mini, weights, log_prob)
+                recorder.record(read, weights, log_prob, of=mini)
                 if self.target_kl is not None:
-                    log_ratio.append(log_prob - mini.old_log_prob)
+                    log_ratio.append((log_prob - read.old_log_prob)[read.mask])
 
             objective.gradient(policy, mini, record)
             if self.target_kl is not None:
-                divergence = approx_kl(log_ratio[0][mini.mask])
+                divergence = approx_kl(log_ratio[0])
                 if divergence > 1.5 * self.target_kl:
                     return True
             recorder.grad_norm.append(self._clip_gradient(policy))

@@ -153,7 +153,8 @@ def _parts(learner: Learner, steps: int) -> tuple[float, float]:
     """Seconds of the pass after an update, and of its numbers, once more on the same batch."""
     policy, seen = learner.policy, learner.seen
     assert seen is not None
-    batch = dataclasses.replace(seen.batch, reference=policy.evaluate(seen.batch).params)
+    looked_at = seen.looked_at
+    batch = dataclasses.replace(looked_at, reference=policy.evaluate(looked_at).params)
 
     def look_back() -> tuple[Evaluation, Array]:
         evaluation = policy.evaluate(batch)

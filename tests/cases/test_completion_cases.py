@@ -96,5 +96,9 @@ class Fixed:
     def __init__(self, logits: torch.Tensor) -> None:
         self.logits, self.config = logits, MICRO["llama"]().config
 
-    def __call__(self, **inputs: Any) -> Any:
-        return SimpleNamespace(logits=self.logits.expand(*inputs["input_ids"].shape, -1))
+    def base_model(self, **inputs: Any) -> Any:
+        shape = inputs["input_ids"].shape
+        return SimpleNamespace(last_hidden_state=self.logits.expand(*shape, -1))
+
+    def get_output_embeddings(self) -> Any:
+        return torch.nn.Identity()

@@ -92,7 +92,7 @@ def test_case_26_pi_old_stays_where_it_was(full: bool) -> None:
     optimizer = policy.optimizer(1e-5)
     for _ in range(2):
         objective("token_mean", CLIPPED_RATIO).gradient(
-            policy, batch, lambda weights, _: ratios.append(weights.ratio[batch.mask])
+            policy, batch, lambda _, weights, __: ratios.append(weights.ratio[batch.mask])
         )
         optimizer.step(0.01)
     identical(ratios[0], torch.ones_like(ratios[0]))
@@ -153,10 +153,7 @@ def test_case_30_clip_fractions_are_pooled_over_the_tokens_of_all_passes() -> No
         old[0, :clipped] -= 1.0
         batch = Batch(batch.observation, batch.action, old, batch.advantage, batch.mask)
 
-        def record(weights: Any, log_prob: Any, batch: Batch = batch) -> None:
-            recorder.record(batch, weights, log_prob)
-
-        objective("token_mean", CLIPPED_RATIO).gradient(policy, batch, record)
+        objective("token_mean", CLIPPED_RATIO).gradient(policy, batch, recorder.record)
     assert recorder.metrics()["train/clip_fraction"] == pytest.approx(5 / 15)
 
 

@@ -20,6 +20,7 @@ class Quadratic:
     """Two parameters with F = diag(1, 4) and the gradient (2, 4)."""
 
     xp = np
+    per_element = True
 
     def __init__(self) -> None:
         self.parameters = np.zeros(2)

@@ -56,7 +56,7 @@ def test_case_26_the_ratio_of_a_second_pass_is_not_1() -> None:
     ratios: list[Any] = []
     objective = objective_of(algorithm("ppo"))
     for _ in range(2):
-        objective.gradient(policy, batch, lambda weights, _: ratios.append(weights.ratio))
+        objective.gradient(policy, batch, lambda _, weights, __: ratios.append(weights.ratio))
         policy.parameters[:] = policy.parameters + 0.01 * policy.gradient_buffer
     identical(ratios[0], np.ones(5))
     assert (ratios[1] != 1.0).all()

@@ -230,7 +230,7 @@ def test_any_module_will_do_and_frozen_parameters_stay() -> None:
     objective = objective_of(algorithm("ppo"))
     module.zero_grad()  # drops the gradients that the flat tensor is made of
     seen = []
-    objective.gradient(policy, batch, lambda weights, log_prob: seen.append(weights.ratio))
+    objective.gradient(policy, batch, lambda _, weights, __: seen.append(weights.ratio))
     assert (seen[0][batch.mask] == 1.0).all()  # no dropout between pi and pi_old
     assert policy.gradient_buffer.abs().max() > 0.0
     policy.optimizer(1e-5).step(0.1)

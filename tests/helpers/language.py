@@ -78,6 +78,9 @@ class PlainPolicy:
     def asarray(self, value: Any) -> torch.Tensor:
         return torch.as_tensor(value)
 
+    def remember(self, observation: Any, mask: Any, states: torch.Tensor) -> None:
+        pass
+
     def evaluate(self, batch: Batch) -> Evaluation:
         log_prob = torch.zeros(batch.mask.shape)
         for i, row in enumerate(batch.observation):

@@ -57,7 +57,8 @@ def test_every_recipe_updates_the_model(name: str, monkeypatch: pytest.MonkeyPat
     assert unmoved == (metrics.get("train/step_accepted") == 0.0)
     assert (first[0] == 0.0).all()
     held_out = isinstance(algorithm.update, ConservativeMixture)
-    assert (len(first[0]) == rollout.mask.sum()) != held_out
+    # Rows without an advantage are left out by the methods that only look at it.
+    assert 0 < len(first[0]) <= rollout.mask.sum() - held_out
     if isinstance(algorithm.update, TrustRegion):
         assert 0.0 < metrics["train/kl"] <= algorithm.update.delta
 

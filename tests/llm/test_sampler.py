@@ -1,7 +1,6 @@
 """Rollouts of completions: rows, masks, rewards, metrics."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -174,7 +173,7 @@ def test_settings_that_are_refused(settings: dict[str, float], message: str) -> 
 
 def test_a_prompt_that_leaves_no_room_is_one_sentence() -> None:
     made = replace(micro_language_model(), context=16)
-    policy = SimpleNamespace(model=made.model)
+    policy = PlainPolicy(made.model)
     # 482+769= has 8 tokens.
     assert sampler_of(made, max_completion=8).collect(policy, NEED).steps == 12
     with pytest.raises(
