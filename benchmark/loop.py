@@ -133,13 +133,12 @@ class Loop(Recorder):
         return self._learner.seen is not None and self._learner.seen.log_prob is not None
 
     def _arrays(self) -> tuple[Any, Any]:
-        """Log ratio after the last update and advantage before it, of all that was looked at."""
+        """Log ratio after the last update, of what was looked at, and advantages before it."""
         seen = self._learner.seen
         assert seen is not None
-        batch = seen.looked_at
-        mask = host(batch.mask)
-        log_ratio = host(seen.log_prob - batch.old_log_prob)[mask]
-        return log_ratio, host(batch.advantage)[mask]
+        part, batch = seen.looked_at, seen.batch
+        log_ratio = host(seen.log_prob - part.old_log_prob)[host(part.mask)]
+        return log_ratio, host(batch.advantage)[host(batch.mask)]
 
     def _learn(self, rollout: Rollout) -> tuple[Metrics, Trip | None]:
         """Metrics of an update, and why it must not count."""

@@ -61,11 +61,11 @@ def judge(metrics: Metrics, policy: Policy, critic: Critic | None = None) -> Tri
     """Why an update must not count; None where nothing is wrong with it.
 
     In this order: a loss, a gradient norm, a divergence, an entropy or a parameter is not finite;
-    mean KL(old||new) over the update is above `MOST_KL`; more than `MOST_OUTSIDE` of the batch's
+    mean KL(old||new) over the update is above `MOST_KL`; more than `MOST_OUTSIDE` of the measured
     ratios pi/pi_old of single actions lie outside the fixed `BAND`.
 
     Args:
-        metrics: Of the update, measured after it on its whole batch.
+        metrics: Of the update, measured after it (see `redline.algorithms.core.telemetry` on what).
         policy: After the update.
         critic: Likewise, where there is one.
     """

@@ -124,9 +124,9 @@ class Learner:
         part = batch.take(rows)
         evaluation = self.policy.evaluate(part)
         self.seen = Seen(light, rows, evaluation.log_prob)
-        metrics |= after_update(part, evaluation, self.policy.kl(part, evaluation))
-        metrics["train/loss"] = -objective.value(
-            self.policy, objective.prepare(part), evaluation.log_prob
+        metrics |= after_update(part, evaluation, self.policy.kl(part, evaluation), light)
+        metrics["train/loss"] = -objective.value_from(
+            self.policy, objective.prepare(batch), rows, evaluation.log_prob
         )
         if self.watch is not None:
             metrics |= self.watch.metrics(self.policy, batch, objective)

@@ -150,6 +150,25 @@ class Objective:
         )
         return float(policy.xp.sum(self.coefficient(policy, batch) * per_element))
 
+    def value_from(self, policy: Policy, batch: Batch, rows: slice, log_prob: Array) -> float:
+        """`value` of a whole batch, of which some rows are known.
+
+        It is value(rows) + value(batch at pi_old) - value(rows at pi_old): what the rows are worth
+        before the update tells how far they are from the batch, and takes no pass of the network.
+
+        Args:
+            policy: After the update.
+            batch: Prepared.
+            rows: Of it.
+            log_prob: Of the policy, of these rows.
+        """
+        part = batch.take(rows)
+        known = self.value(policy, part, log_prob)
+        if len(part) == len(batch):
+            return known
+        start = self.value(policy, batch, batch.old_log_prob)
+        return known + start - self.value(policy, part, part.old_log_prob)
+
 
 def _acting(xp: Namespace, batch: Batch) -> Array:
     """Numbers of the rows with an advantage that is not 0 (nan is none); one where all are 0."""

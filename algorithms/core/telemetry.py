@@ -1,9 +1,11 @@
 """What one update did, in the vocabulary shared by both tracks.
 
 Two moments are told apart. Pooled over every optimiser step, as the optimiser saw it:
-clip_fraction (gradient removed by the method's own clip), approx_kl, loss, grad_norm. After the
-update, on the whole batch, comparable between all methods: kl, ratio_*, outside_band,
-expected_gain, entropy.
+clip_fraction (gradient removed by the method's own clip), approx_kl, grad_norm. After the update,
+comparable between all methods: kl, ratio_*, outside_band, entropy, expected_gain, loss. On control
+those are of every element; of a language model, whose pass costs much, of at least 32 completions
+spread evenly over the batch (all where there are fewer than 64). advantage_* is always of every
+element, and so is what expected_gain and loss would be at a ratio of 1.
 """
 
 from __future__ import annotations
@@ -87,20 +89,27 @@ def approx_kl(log_ratio: Array) -> float:
     return float(np.mean(np.expm1(x) - x)) if x.size else 0.0
 
 
-def after_update(batch: Batch, evaluation: Evaluation, kl: Array) -> Metrics:
-    """Ratio, KL and gain of the new policy against the old one over the whole batch.
+def after_update(
+    batch: Batch, evaluation: Evaluation, kl: Array, whole: Batch | None = None
+) -> Metrics:
+    """Ratio, KL and gain of the new policy against the old one.
 
     Args:
-        batch: The update's batch, before any standardisation.
+        batch: What is looked at of the update's batch, before any standardisation.
         evaluation: The new policy on it.
         kl: KL(old||new) per element; where one of the policies has no parameters it is an estimate
             at the sampled actions, logged as train/kl_sampled (entropy likewise).
+        whole: All of the update's batch, where `batch` is a part: advantages are of all elements,
+            and so is E[A] in E[r A] = E[A] + E[(r - 1) A]. None: `batch` is all.
     """
     mask = host(batch.mask)
     log_ratio = host(evaluation.log_prob - batch.old_log_prob)[mask].astype(np.float64)
-    advantage = host(batch.advantage)[mask].astype(np.float64)
+    advantage = _of(batch, batch.advantage)
     divergence = host(kl)[mask]
     ratio = np.exp(np.minimum(log_ratio, _MAX_LOG_RATIO))
+    every = advantage if whole is None else _of(whole, whole.advantage)
+    # 0 where a part is all.
+    apart = float(every.mean()) - float(advantage.mean())
     exact = "" if batch.reference and evaluation.params else "_sampled"
     metrics = {
         f"train/kl{exact}": float(divergence.mean()),
@@ -109,10 +118,10 @@ def after_update(batch: Batch, evaluation: Evaluation, kl: Array) -> Metrics:
         "train/ratio_mean": float(ratio.mean()),
         "train/ratio_std": float(ratio.std()),
         "train/ratio_max": float(ratio.max()),
-        "train/expected_gain": float(ratio @ advantage / ratio.size),
-        "train/advantage_mean": float(advantage.mean()),
-        "train/advantage_std": float(advantage.std()),
-        "train/advantage_negative": np.count_nonzero(advantage < 0.0) / advantage.size,
+        "train/expected_gain": float(ratio @ advantage / ratio.size) + apart,
+        "train/advantage_mean": float(every.mean()),
+        "train/advantage_std": float(every.std()),
+        "train/advantage_negative": np.count_nonzero(every < 0.0) / every.size,
         "train/effective_sample_size": effective_sample_size(ratio),
         f"train/entropy{'' if evaluation.params else '_sampled'}": float(
             host(evaluation.entropy)[mask].mean()
@@ -124,6 +133,12 @@ def after_update(batch: Batch, evaluation: Evaluation, kl: Array) -> Metrics:
     for q, value in zip(_QUANTILES, quantiles.tolist(), strict=True):
         metrics[f"train/ratio_p{q}"] = value
     return metrics
+
+
+def _of(batch: Batch, values: Array) -> np.ndarray:
+    """[N] float64 values of a batch's elements."""
+    known: np.ndarray = host(values)[host(batch.mask)].astype(np.float64)
+    return known
 
 
 def bounds_in_force(batch: Batch, bounds: tuple[float, float]) -> Metrics:

@@ -13,7 +13,7 @@ import tyro
 
 from redline.benchmark.doctor.examine import examine, severe
 from redline.benchmark.doctor.findings import Finding
-from redline.benchmark.doctor.history import read
+from redline.benchmark.doctor.history import History, read
 from redline.benchmark.doctor.thresholds import Thresholds
 from redline.benchmark.errors import BadInput
 from redline.benchmark.parsing import parse
@@ -22,6 +22,11 @@ from redline.benchmark.runs import find_runs
 _DESCRIPTION = (
     "Say what the metrics of a run, or of all runs below a folder, tell about it. Exit code 1 "
     "where there is a warning."
+)
+
+_MEANING = (
+    "A note is worth knowing and no fault by itself; what a warning names spoils a run. "
+    "`redline doctor --help` lists thresholds, docs/metrics.md what each number means."
 )
 
 
@@ -46,11 +51,16 @@ def main(arguments: Sequence[str]) -> int:
     config = parse(DoctorConfig, arguments, prog="redline doctor", description=_DESCRIPTION)
     if config.folder is None:
         raise BadInput("say which run: redline doctor RUN, or a folder with runs below it")
-    found = {path: examine(read(path), config.limit) for path in _runs(config.folder)}
+    found = {}
+    for path in _runs(config.folder):
+        history = read(path)
+        found[path] = examine(history, config.limit)
+        if not config.json:
+            _print(path, history, found[path], config.limit.updates)
     if config.json:
         _print_json(found, config.folder)
-    else:
-        _print(found)
+    elif any(found.values()):
+        print(_MEANING)
     return 1 if any(map(severe, found.values())) else 0
 
 
@@ -63,16 +73,25 @@ def _runs(folder: Path) -> list[Path]:
     return found
 
 
-def _print(found: Mapping[Path, Sequence[Finding]]) -> None:
-    for path, findings in found.items():
-        warnings = sum(finding.severity == "warn" for finding in findings)
-        print(f"{path}: {warnings} warnings, {len(findings) - warnings} notes")
-        for finding in findings:
-            first, last = finding.steps
-            print(f"  {finding.severity} {finding.rule}  steps {first:,} to {last:,}")
-            print(f"    {finding.evidence}")
-            print(f"    advice: {finding.advice}")
-            print(f"    source: {finding.source}")
+def _print(path: Path, history: History, findings: Sequence[Finding], least: int) -> None:
+    warnings = sum(finding.severity == "warn" for finding in findings)
+    said = f"{_count(warnings, 'warning')}, {_count(len(findings) - warnings, 'note')}"
+    updates = _count(history.updates, "update")
+    few = "" if history.updates >= least else f", too few to judge most of (at least {least})"
+    status = history.record.get("status")
+    state = "" if status in (None, "done") else f" ({status})"
+    print(f"{path}{state}: {said} in {updates}{few}")
+    for finding in findings:
+        first, last = finding.steps
+        where = f"step {first:,}" if first == last else f"steps {first:,} to {last:,}"
+        print(f"  {finding.severity} {finding.rule}  {where}")
+        print(f"    {finding.evidence}")
+        print(f"    advice: {finding.advice}")
+        print(f"    source: {finding.source}")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _print_json(found: Mapping[Path, Sequence[Finding]], folder: Path) -> None:

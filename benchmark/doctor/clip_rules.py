@@ -10,6 +10,7 @@ from redline.benchmark.doctor.thresholds import Thresholds
 
 _PRACTICE = "rule of thumb from tuning GRPO's bounds; single runs"
 _PPO = "PPO, arXiv:1707.06347, Eq. 7"
+_WANTED = "the rule of thumb wants 20% to 60%"
 
 
 def _clips(history: History) -> bool:
@@ -51,7 +52,8 @@ def inert(history: History, limit: Thresholds) -> Symptom | None:
         at,
         f"the clip removes the gradient of {share[at.slice].mean():.1%} of the elements, less than "
         f"{limit.clip_inert:.0%}: updates are those of the plain policy gradient",
-        "late in training this is healthy; keep bounds of 0.1 to 0.15 as a safety net",
+        "no fault by itself: late in training this is healthy, and bounds of 0.1 to 0.15 stay as "
+        "a safety net; where learning is slow, take larger steps (--lr, --epochs)",
     )
 
 
@@ -78,8 +80,7 @@ def outside(history: History, limit: Thresholds) -> Symptom | None:
         return Symptom(
             "note",
             at,
-            f"{share[at.slice].mean():.0%} of the ratios end outside [0.8, 1.2]; 20% to 60% is "
-            "usual",
+            f"{share[at.slice].mean():.0%} of the ratios end outside [0.8, 1.2]; {_WANTED}",
             "narrower bounds, fewer epochs or a smaller learning rate",
         )
     at = history.lasting(share < limit.outside_low, limit.lasting)
@@ -88,8 +89,9 @@ def outside(history: History, limit: Thresholds) -> Symptom | None:
     return Symptom(
         "note",
         at,
-        f"{share[at.slice].mean():.1%} of the ratios end outside [0.8, 1.2]; 20% to 60% is usual",
-        "the bounds are wider than the updates: where learning is slow, take larger steps",
+        f"{share[at.slice].mean():.1%} of the ratios end outside [0.8, 1.2]; {_WANTED}",
+        "the bounds are wider than the steps, as in many good runs; where learning is slow, take "
+        "larger steps",
     )
 
 

@@ -1,6 +1,7 @@
 """Every rule on a run made of numbers: one that it finds, and one that it must not."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -318,10 +319,27 @@ def test_the_command_says_what_is_found(tmp_path: Path, capsys: Any) -> None:
     folder = written(tmp_path / "runs" / "sick", history({"train/clip_fraction": 0.03}))
     assert cli.main(["doctor", str(folder)]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith(f"{folder}: 0 warnings, 1 notes\n  note T50  steps 10 to 400\n")
-    assert "advice: late in training this is healthy" in shown
+    assert shown.startswith(
+        f"{folder}: 0 warnings, 1 note in 40 updates\n  note T50  steps 10 to 400\n"
+    )
+    assert "advice: no fault by itself: late in training this is healthy" in shown
+    assert shown.endswith("what each number means.\n")
     assert cli.main(["doctor", str(folder), "--limit.clip-inert", "0.02"]) == 0
-    assert "0 warnings, 0 notes" in capsys.readouterr().out
+    assert "0 warnings, 0 notes in 40 updates\n" in capsys.readouterr().out
+
+
+def test_the_command_says_how_a_run_ended_and_where_it_is_too_short(
+    tmp_path: Path, capsys: Any
+) -> None:
+    whole = history(**trips("kl", 0.9), status="tripped")
+    short = replace(whole, metrics={name: values[:5] for name, values in whole.metrics.items()})
+    folder = written(tmp_path / "runs" / "short", short)
+    assert cli.main(["doctor", str(folder)]) == 1
+    shown = capsys.readouterr().out
+    assert shown.startswith(
+        f"{folder} (tripped): 1 warning, 0 notes in 5 updates, too few to judge most of (at least "
+        "8)\n  warn T66  step 30\n"
+    )
 
 
 def test_the_command_as_json_for_a_run_and_for_a_folder(tmp_path: Path, capsys: Any) -> None:

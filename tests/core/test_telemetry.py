@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from batches import make_rollout
+from batches import algorithm, make_batch, make_policy, make_rollout, objective_of
 from closeness import close
 
+from redline.algorithms.core.distributions import Categorical
 from redline.algorithms.core.surrogates import Weights
 from redline.algorithms.core.telemetry import (
     Recorder,
@@ -128,6 +129,38 @@ def test_after_an_update(library: str) -> None:
     assert actual.keys() == expected.keys()
     for key, value in expected.items():
         close(actual[key], value, rtol=1e-9)
+
+
+def test_advantages_are_those_of_the_whole_batch_where_a_part_is_looked_at() -> None:
+    zeros, ratio = np.zeros(4), np.array([1.5, 1.0, 1.0, 1.0])
+    advantage = np.array([2.0, 0.0, -1.0, -3.0])
+    whole = Batch(zeros, zeros, zeros, advantage, zeros == 0.0)
+    part, rows = whole.take(slice(None, None, 2)), slice(None, None, 2)
+    evaluation = Evaluation(np.log(ratio)[rows], zeros[rows], ())
+    found = after_update(part, evaluation, zeros[rows], whole)
+    assert (found["train/advantage_mean"], found["train/advantage_negative"]) == (-0.5, 0.5)
+    close(found["train/advantage_std"], advantage.std())
+    # E[A] = -0.5 over all, E[(r - 1) A] = (0.5 * 2 + 0) / 2 over the part.
+    close(found["train/expected_gain"], 0.0, atol=1e-12)
+    assert found["train/ratio_mean"] == 1.25
+
+
+@pytest.mark.parametrize("name", ["ppo", "gspo", "reinforce"])
+def test_the_objective_of_a_batch_from_some_of_its_rows(name: str) -> None:
+    policy = make_policy(Categorical(4))
+    batch, objective = make_batch(policy, (8, 5)), objective_of(algorithm(name))
+    log_prob, rows = policy.evaluate(batch).log_prob, slice(None, None, 2)
+    everything = objective.value(policy, batch, log_prob)
+    assert objective.value_from(policy, batch, slice(None), log_prob) == everything
+    # The rows that are not looked at stay as they were.
+    still = np.where(np.arange(8)[:, None] % 2 == 0, log_prob, batch.old_log_prob)
+    some = batch.with_advantage(np.where(batch.mask, batch.advantage, 0.0))
+    half = objective.value_from(policy, some, rows, log_prob[rows])
+    at_start = objective.value(policy, some, batch.old_log_prob)
+    share = (half - at_start) / (objective.value(policy, some, still) - at_start)
+    counts = batch.mask.sum(), batch.mask[rows].sum()
+    expected = {"ppo": counts[0] / counts[1], "gspo": 2.0, "reinforce": counts[0] / counts[1]}
+    close(share, expected[name], rtol=1e-6)
 
 
 def test_quantiles_are_numpys() -> None:
