@@ -160,9 +160,7 @@ class CausalNetwork(FlatModule):
 
     def _remembered(self, observation: Tensor, mask: Tensor) -> Tensor | None:
         known = self._known
-        if known is None:
-            return None
-        if known.version != self.version:
+        if known is None or known.version != self.version:
             self._known = None
             return None
         same = torch.equal(known.mask, mask) and torch.equal(known.observation, observation)
@@ -182,7 +180,11 @@ class CausalNetwork(FlatModule):
         if known is not None:
             return known
         parts = list(self.parts(observation, mask))
-        return self.scattered(parts, map(self.states, parts), mask)
+        found = self.scattered(parts, map(self.states, parts), mask)
+        # A whole batch is asked for again, by a line search or the look after it; a part is not.
+        if self.ranks is ALONE and (self._known is None or len(mask) >= len(self._known.mask)):
+            self._known = _Known(self.version, observation, mask, found)
+        return found
 
     @torch.no_grad()
     def scattered(self, parts: Sequence[Part], states: Iterable[Tensor], mask: Tensor) -> Tensor:

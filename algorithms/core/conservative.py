@@ -151,6 +151,7 @@ class ConservativeMixture:
     max_components: int = 16
     distillation: Distillation = field(default_factory=Distillation)
     needs_value = True
+    judges_all = True
 
     def __post_init__(self) -> None:
         if self.gamma == 1.0 and (self.alpha == "bound" or self.horizon is not None):

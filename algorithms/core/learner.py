@@ -27,8 +27,9 @@ from redline.algorithms.core.telemetry import (
 from redline.algorithms.core.types import Array, Batch, Metrics, Progress, Rollout
 from redline.algorithms.core.value import ValueFunction
 
-# Rows (of a policy that reads whole rows) that are looked at after an update, and before it to
-# compare sampling with scoring: a look costs a forward pass, and ratios of so many rows tell.
+# Rows (of a policy that reads whole rows) that are looked at after an update, unless its rule
+# judges all of them itself, and before it to compare sampling with scoring: a look costs a forward
+# pass, and ratios of so many rows tell.
 _LOOKED_AT = 32
 _COMPARED = 8
 
@@ -105,7 +106,8 @@ class Learner:
             batch = self._with_bounds(batch, clip, bounds)
         if self.watch is not None:
             self.watch.begin(batch)
-        rows = self._spread(batch, _LOOKED_AT)
+        every = self.policy.per_element or self.algorithm.update.judges_all
+        rows = slice(None) if every else _spread(batch, _LOOKED_AT)
         light = replace(batch, reference=())
         self.seen = Seen(light, rows, None)
         objective = Objective(
@@ -124,7 +126,8 @@ class Learner:
         part = batch.take(rows)
         evaluation = self.policy.evaluate(part)
         self.seen = Seen(light, rows, evaluation.log_prob)
-        metrics |= after_update(part, evaluation, self.policy.kl(part, evaluation), light)
+        divergence = self.policy.kl(part, evaluation)
+        metrics |= after_update(part, evaluation, divergence, None if every else light)
         metrics["train/loss"] = -objective.value_from(
             self.policy, objective.prepare(batch), rows, evaluation.log_prob
         )
@@ -207,13 +210,9 @@ class Learner:
             evaluation.entropy if self.algorithm.needs_entropy else None,
         )
 
-    def _spread(self, batch: Batch, count: int) -> slice:
-        """At least so many rows, evenly spread, where rows stay whole; else everything."""
-        return slice(None, None, 1 if self.policy.per_element else max(1, len(batch) // count))
-
     def _sampling_gap(self, batch: Batch, reported: Array) -> Metrics:
         # Read anew: a policy may have kept from sampling what the batch's numbers are made of.
-        rows = self._spread(batch, _COMPARED)
+        rows = slice(None) if self.policy.per_element else _spread(batch, _COMPARED)
         part = batch.take(rows)
         log_prob = self.policy.evaluate(part).log_prob
         return sampling_gap(log_prob, reported[rows], part.mask)
@@ -264,3 +263,8 @@ class Learner:
         self.clip_state.load_state_dict(state["clip"])
         if self.value is not None:
             self.value.load_state_dict(state["value"])
+
+
+def _spread(batch: Batch, count: int) -> slice:
+    """At least so many rows, or all, evenly spread."""
+    return slice(None, None, max(1, len(batch) // count))

@@ -131,6 +131,7 @@ class NaturalGradient(_NaturalStep):
 
     step_size: float | None = None
     needs_value = False
+    judges_all = False
 
     def _move(self, at: _Direction) -> Metrics:
         if self.step_size is not None:
@@ -157,6 +158,7 @@ class TrustRegion(_NaturalStep):
     backtrack: float = 0.8
     max_backtracks: int = 10
     needs_value = True
+    judges_all = True
 
     def _move(self, at: _Direction) -> Metrics:
         delta = self.delta * at.decay

@@ -57,6 +57,7 @@ class AdaptiveKL:
     target: float = 0.01
     initial: float = 1.0
     needs_value = False
+    judges_all = True
 
     def __post_init__(self) -> None:
         for name, value in (("kl_target", self.target), ("kl_coef_init", self.initial)):
@@ -186,6 +187,7 @@ class KLPenalty:
     reverse: bool = False
     max_halvings: int = 15
     needs_value = True
+    judges_all = True
 
     def __post_init__(self) -> None:
         if self.gamma == 1.0 and (self.coefficient is None or self.horizon is not None):

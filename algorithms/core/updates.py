@@ -22,6 +22,10 @@ class UpdateRule(Protocol):
     def needs_value(self) -> bool:
         """The rule compares objective values, so score functions are refused."""
 
+    @property
+    def judges_all(self) -> bool:
+        """The rule judges its step on the whole batch, so that its measures must be those."""
+
     def bind(self, policy: Policy) -> tuple[Policy, dict[str, Any]]:
         """The policy that the rule moves, which may wrap `policy`, and state such as an optimiser.
 
@@ -78,6 +82,7 @@ class FirstOrder:
     target_kl: float | None = None
     adam_eps: float = 1e-5
     needs_value = False
+    judges_all = False
 
     def bind(self, policy: Policy) -> tuple[Policy, dict[str, Any]]:
         return policy, {"optimizer": policy.optimizer(self.adam_eps)}

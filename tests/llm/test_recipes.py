@@ -67,7 +67,7 @@ def test_the_way_of_computing_changes_no_update(name: str) -> None:
         ("grpo", {"groups": 4, "group_size": 8, "epochs": 2, "lr": 3e-3}),
         ("reinforce", {"episodes": 32, "gamma": 1.0, "lr": 3e-3}),
         ("ppo", {"episodes": 32, "gamma": 1.0, "epochs": 2, "lr": 3e-3}),
-        ("trpo", {"episodes": 32, "gamma": 1.0, "delta": 0.05}),
+        ("trpo", {"episodes": 32, "gamma": 1.0, "delta": 0.02}),
     ],
 )
 def test_the_reward_is_learned(name: str, settings: dict[str, Any]) -> None:

@@ -10,10 +10,13 @@ import pytest
 import torch
 from closeness import close
 
+from redline.algorithms.core import learner as core_learner
 from redline.algorithms.core.learner import Learner
 from redline.algorithms.core.types import Batch, Need, Progress, Rollout
 from redline.algorithms.grpo import GRPO
+from redline.algorithms.trpo import TRPO
 from redline.llm_track.completions import Completions
+from redline.llm_track.critic import HeadCritic
 from redline.llm_track.settings import LanguageSettings
 from redline.llm_track.track import LanguageTrack, language_track
 
@@ -106,6 +109,41 @@ def test_rows_are_looked_at_evenly_after_an_update() -> None:
     whole = made.policy.evaluate(seen.batch).log_prob
     close(seen.log_prob, whole[::4], rtol=0.0, atol=1e-5)
     assert len(seen.looked_at) == 32
+
+
+def test_a_rule_that_judges_all_rows_reports_all_of_them() -> None:
+    made = track()
+    algorithm = TRPO(episodes=64, delta=0.002, gamma=1.0, fisher_rows=16, cg_iterations=3).build()
+    critic = HeadCritic(made.policy)
+    learner = Learner(algorithm, made.policy, critic, np.random.default_rng(0))
+    rollout = made.collect(made.policy, algorithm.need)
+    with passes(made.policy) as rows:
+        metrics = learner.update(rollout, Progress(0, 100))
+    assert learner.seen is not None and learner.seen.rows == slice(None)
+    assert metrics["train/step_accepted"] == 1.0 and 0.0 < metrics["train/kl"] <= 0.002
+    # Some rows to compare with sampling, the gradient, the matrix (its graph, and the product's
+    # three passes and one), and a pass for each candidate: none for what is known.
+    candidates = 1 + round(np.log(metrics["train/line_search_fraction"]) / np.log(0.8))
+    assert sum(rows) == 8 + 64 + 16 + 4 * 16 + 64 * candidates
+
+
+def test_measures_of_some_rows_are_free_of_their_mean_advantage() -> None:
+    found = []
+    for looked_at in (32, 128):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(core_learner, "_LOOKED_AT", looked_at)
+            made = track()
+            algorithm = GRPO(groups=16, group_size=8, lr=1e-9, std=False).build()
+            learner = Learner(algorithm, made.policy, None, np.random.default_rng(0))
+            rollout = made.collect(made.policy, algorithm.need)
+            # Only the rows that are looked at are paid.
+            reward = np.where(np.arange(128)[:, None] % 4 == 0, 5.0 * rollout.reward, 0.0)
+            found.append(learner.update(replace(rollout, reward=reward), Progress(0, 100)))
+    some, every = found
+    for name in ("train/advantage_mean", "train/advantage_std", "train/advantage_negative"):
+        assert some[name] == every[name]
+    for name in ("train/expected_gain", "train/loss"):
+        assert some[name] == pytest.approx(every[name], abs=1e-5)
 
 
 def test_micro_batches_hold_rows_of_similar_length() -> None:
