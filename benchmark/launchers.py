@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any, Self
 
 from redline.benchmark import threads
 from redline.benchmark.arguments import from_record
+from redline.benchmark.gpus import VISIBLE
 from redline.benchmark.outcomes import Fault, Outcome, failed
 from redline.benchmark.suite import Cell
 from redline.benchmark.worker import Worker
@@ -39,6 +41,7 @@ class LocalPool:
         jobs: How many cells run at the same time.
         patience: See below.
         timeout: See below.
+        gpus: What each job sees of the GPUs (`redline.benchmark.gpus.shared_out`); (): all.
 
     Attributes:
         patience: Seconds without an update after which a worker counts as hung and is ended; None:
@@ -47,11 +50,15 @@ class LocalPool:
     """
 
     def __init__(
-        self, jobs: int, patience: float | None = None, timeout: float | None = None
+        self,
+        jobs: int,
+        patience: float | None = None,
+        timeout: float | None = None,
+        gpus: Sequence[str | None] = (),
     ) -> None:
         threads.pin()
         self.patience, self.timeout = patience, timeout
-        self._slots = [_Slot() for _ in range(jobs)]
+        self._slots = [_Slot(gpu) for gpu in gpus or [None] * jobs]
 
     def __enter__(self) -> Self:
         return self
@@ -94,11 +101,11 @@ class LocalPool:
 class _Slot:
     """One worker process at a time, replaced when it dies."""
 
-    def __init__(self) -> None:
+    def __init__(self, gpu: str | None) -> None:
         # Plain shared memory: a lock or a queue could be left locked by a worker that is killed.
         # Steps that the cell has done, and how often it has said so.
         self._told = multiprocessing.get_context("spawn").RawArray("q", 2)
-        self._worker = Worker(_share, self._told)
+        self._worker = Worker(_share, self._told, gpu)
         self._started = 0.0
         self._heard, self._silence, self._spent = 0, 0.0, 0.0
         self._hung = self._late = ""
@@ -165,9 +172,11 @@ class _Slot:
 _told: Any = None
 
 
-def _share(told: Any) -> None:
+def _share(told: Any, gpu: str | None) -> None:
     global _told
     _told = told
+    if gpu is not None:  # before torch looks for GPUs
+        os.environ[VISIBLE] = gpu
 
 
 def _train_cell(record: Mapping[str, Any], folder: Path) -> Outcome:

@@ -21,6 +21,7 @@ from redline.benchmark.commands.training import (
 )
 from redline.benchmark.config import Resolved
 from redline.benchmark.errors import BadInput
+from redline.benchmark.gpus import shared_out
 from redline.benchmark.launchers import LocalPool
 from redline.benchmark.notes import untuned
 from redline.benchmark.parsing import parse
@@ -51,6 +52,8 @@ class CompareConfig:
         paired: Compare the runs of the same seed with each other.
         plugin: Python files that register more algorithms.
         jobs: Runs at the same time, each on one thread; best is the number of cores.
+        gpus: Share out this many GPUs among the jobs, each of which then sees one alone; needs
+            methods with --device cuda. None: every job sees all of them.
         out: Folder of the results; None: results/compare, where the next call finds them again.
         patience: Seconds without an update after which a run counts as hung.
         overwrite: Replace runs that are there with other settings.
@@ -68,6 +71,7 @@ class CompareConfig:
     paired: bool = False
     plugin: tuple[Path, ...] = ()
     jobs: int = 1
+    gpus: int | None = None
     out: Path | None = None
     patience: float | None = 1800.0
     overwrite: bool = False
@@ -92,6 +96,7 @@ def main(arguments: Sequence[str]) -> int:
     baseline = config.baseline or ("ppo" if "ppo" in names else names[-1])
     if baseline not in names:
         raise BadInput(f"--baseline must be one of {', '.join(names)}, got {baseline!r}")
+    gpus = shared_out(config.gpus, config.jobs, methods)
     check_tasks(methods)
     for note in untuned(methods):
         print(f"note: {note}")
@@ -100,7 +105,7 @@ def main(arguments: Sequence[str]) -> int:
         return list_plan(plan, root, config.jobs)
     suite = Suite("compare", "", [config.task], [], [])
     command = shlex.join(["redline", "compare", *arguments])
-    launcher = LocalPool(config.jobs, config.patience)
+    launcher = LocalPool(config.jobs, config.patience, gpus=gpus)
     try:
         outcomes = carry_out(root, suite, cells, plan, command, launcher)
     except Stopped as stopped:

@@ -21,6 +21,7 @@ from redline.benchmark.commands.training import (
     list_plan,
 )
 from redline.benchmark.errors import BadInput
+from redline.benchmark.gpus import shared_out
 from redline.benchmark.launchers import LocalPool
 from redline.benchmark.parsing import parse
 from redline.benchmark.preflight import check_tasks
@@ -37,6 +38,8 @@ class MatrixConfig:
     Attributes:
         suite: A shipped suite (`redline list suites`) or a .toml file.
         jobs: Runs at the same time, each on one thread; best is the number of cores.
+        gpus: Share out this many GPUs among the jobs, each of which then sees one alone; needs runs
+            with the device cuda. None: every job sees all of them.
         launcher: "local": processes here; "ray": tasks of a Ray cluster, whose nodes have Redline
             installed and need no shared disk (extra `[ray]`).
         address: Of a Ray cluster that is there; None: one of this machine, with `jobs` CPUs.
@@ -53,6 +56,7 @@ class MatrixConfig:
 
     suite: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="SUITE")] = None
     jobs: int = 1
+    gpus: int | None = None
     launcher: Literal["local", "ray"] = "local"
     address: str | None = None
     out: Path | None = None
@@ -76,13 +80,14 @@ def main(arguments: Sequence[str]) -> int:
     chosen = suite.read(config.suite)
     root = config.out or Path("results") / chosen.name
     cells = suite.chosen(suite.cells(chosen, root, config.seeds, config.steps), config.only)
+    gpus = shared_out(config.gpus, config.jobs, (cell.resolved for cell in cells))
     check_tasks(cell.resolved for cell in cells)
     plan = matrix.plan(cells, config.overwrite)
     if config.dry_run:
         return list_plan(plan, root, config.jobs)
     command = shlex.join(["redline", "matrix", *arguments])
     try:
-        outcomes = carry_out(root, chosen, cells, plan, command, _launcher(config))
+        outcomes = carry_out(root, chosen, cells, plan, command, _launcher(config, gpus))
     except Stopped as stopped:
         return stopped.code
     _print_tables(root)
@@ -94,15 +99,17 @@ def main(arguments: Sequence[str]) -> int:
 def _check_launcher(config: MatrixConfig) -> None:
     if config.launcher == "local" and config.address is not None:
         raise BadInput("--address needs --launcher ray")
+    if config.launcher == "ray" and config.gpus is not None:
+        raise BadInput("--gpus needs --launcher local; Ray gives every run on cuda a GPU by itself")
     if config.launcher == "ray" and config.timeout is not None:
         raise BadInput("--timeout needs --launcher local; --patience ends runs that hang on Ray")
     if config.launcher == "ray" and find_spec("ray") is None:
         raise BadInput('--launcher ray needs ray: pip install "redline-rl[ray]"')
 
 
-def _launcher(config: MatrixConfig) -> matrix.Launcher:
+def _launcher(config: MatrixConfig, gpus: Sequence[str | None]) -> matrix.Launcher:
     if config.launcher == "local":
-        return LocalPool(config.jobs, config.patience, config.timeout)
+        return LocalPool(config.jobs, config.patience, config.timeout, gpus)
     from redline.benchmark.ray_launcher import RayPool
 
     return RayPool(config.address, config.jobs, config.patience)
