@@ -30,7 +30,8 @@ class CriticConfig:
         standardise_advantage: Advantages to mean 0 and std 1.
         entropy_coef: Entropy bonus.
         scale_returns: The critic predicts returns divided by their running std.
-        critic_every: Rollouts from one fit of the critic to the next.
+        critic_every: Rollouts from one fit of the critic to the next; where its squared error is
+            more than twice that of the first rollout it is fitted at once.
         shaping: Changes of rewards and advantages.
     """
 

@@ -24,7 +24,7 @@ class CriticFit:
         max_grad_norm: Clip of the gradient's Euclidean norm, None for no clip.
         adam_eps: Adam's epsilon.
         scale_returns: The critic predicts returns divided by their running std (never centred).
-        every: Rollouts from one fit to the next.
+        every: Rollouts from one fit to the next; see `redline.algorithms.core.value.LAGS`.
     """
 
     lr: float = 1e-3

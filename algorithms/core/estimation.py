@@ -26,6 +26,7 @@ class Evaluated:
         value, returns = learner.value, self._estimate.returns
         if value is not None and returns is not None:
             value.observe(returns, rollout.mask)
+            value.judge(returns, self._values, rollout.mask)
 
     def _judged(self) -> Estimate:
         value = self._learner.value

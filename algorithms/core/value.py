@@ -11,6 +11,9 @@ from redline.algorithms.core.critic import CriticFit
 from redline.algorithms.core.moments import RunningMoments
 from redline.algorithms.core.types import Array, Metrics, Progress, Rollout
 
+# A critic whose squared error is so many times that of the first rollout is fitted at once.
+LAGS = 2.0
+
 
 class ValueFunction:
     """V(s) in units of reward, from a critic that may predict V / std of the returns.
@@ -25,11 +28,22 @@ class ValueFunction:
         self.optimizer = critic.optimizer(settings.adam_eps)
         self.returns = RunningMoments(())
         self.rounds = 0
+        self._start: float | None = None
+        self._lags = False
 
     @property
     def due(self) -> bool:
         """The critic is fitted on this rollout."""
-        return self.rounds % self.settings.every == 0
+        return self.rounds % self.settings.every == 0 or self._lags
+
+    def judge(self, returns: Array, value: Array, mask: Array) -> None:
+        """Look whether the critic lags behind, where it is not fitted on every rollout."""
+        if self.settings.every == 1:
+            return
+        error = self.error(returns, value, mask)
+        if self._start is None:
+            self._start = error
+        self._lags = error > LAGS * self._start
 
     def error(self, returns: Array, value: Array, mask: Array) -> float:
         """Mean squared error of given values, in units of the scaled targets."""
@@ -88,6 +102,7 @@ class ValueFunction:
             "critic_optimizer": self.optimizer.state_dict(),
             "returns": self.returns.state_dict(),
             "rounds": self.rounds,
+            "start": self._start,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -96,3 +111,4 @@ class ValueFunction:
         self.optimizer.load_state_dict(state["critic_optimizer"])
         self.returns.load_state_dict(state["returns"])
         self.rounds = int(state["rounds"])
+        self._start = state.get("start")  # which older checkpoints have not got

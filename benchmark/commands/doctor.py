@@ -18,6 +18,7 @@ from redline.benchmark.doctor.thresholds import Thresholds
 from redline.benchmark.errors import BadInput
 from redline.benchmark.parsing import parse
 from redline.benchmark.runs import find_runs
+from redline.benchmark.words import counted
 
 _DESCRIPTION = (
     "Say what the metrics of a run, or of all runs below a folder, tell about it. Exit code 1 "
@@ -75,8 +76,8 @@ def _runs(folder: Path) -> list[Path]:
 
 def _print(path: Path, history: History, findings: Sequence[Finding], least: int) -> None:
     warnings = sum(finding.severity == "warn" for finding in findings)
-    said = f"{_count(warnings, 'warning')}, {_count(len(findings) - warnings, 'note')}"
-    updates = _count(history.updates, "update")
+    said = f"{counted(warnings, 'warning')}, {counted(len(findings) - warnings, 'note')}"
+    updates = counted(history.updates, "update")
     few = "" if history.updates >= least else f", too few to judge most of (at least {least})"
     status = history.record.get("status")
     state = "" if status in (None, "done") else f" ({status})"
@@ -88,10 +89,6 @@ def _print(path: Path, history: History, findings: Sequence[Finding], least: int
         print(f"    {finding.evidence}")
         print(f"    advice: {finding.advice}")
         print(f"    source: {finding.source}")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _print_json(found: Mapping[Path, Sequence[Finding]], folder: Path) -> None:

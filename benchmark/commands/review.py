@@ -13,6 +13,7 @@ import tyro
 
 from redline.benchmark.errors import BadInput
 from redline.benchmark.parsing import parse
+from redline.benchmark.words import counted
 
 _DESCRIPTION = (
     "Grade completions of a run blind, one after the other; then see how the grades go together "
@@ -90,7 +91,8 @@ def _grade() -> float | None:
 
 
 def _told(found: dict[str, Any]) -> str:
-    lines = [f"graded {found['graded']} samples by {found['graders']} graders"]
+    samples, graders = counted(found["graded"], "sample"), counted(found["graders"], "grader")
+    lines = [f"{samples} graded by {graders}"]
     for name, meaning in (
         ("agreement", "agreement of two graders"),
         ("kappa", "agreement beyond chance (Cohen's kappa)"),

@@ -102,7 +102,8 @@ def oscillation(history: History, limit: Thresholds) -> Symptom | None:
     if loss is None or spread is None or history.updates < 4 * limit.updates:
         return None
     memory, mean = _autocorrelation(loss), float(np.nanmean(spread))
-    if memory < -0.3 and mean > limit.ratio_std_high and _clips(history):
+    acts = _clips(history) and not _single_step(history)
+    if memory < -0.3 and mean > limit.ratio_std_high and acts:
         said = f"the loss jumps up and down (lag-1 correlation {memory:.2f}) with ratios of std "
         return Symptom("note", history.whole, f"{said}{mean:.2f}", "narrower bounds")
     if memory > 0.7 and mean < limit.ratio_std_low and _swings(loss):

@@ -176,13 +176,15 @@ def _one_answer(history: History, limit: Thresholds, advice: str) -> Symptom | N
 @rule("T62", "blind grading of samples; redline review")
 def grades(history: History, limit: Thresholds) -> Symptom | None:
     """Human grades and rewards do not go together."""
-    correlation = history.review.get("correlation")
+    correlation, graded = history.review.get("correlation"), history.review.get("graded", 0)
     if not isinstance(correlation, int | float) or correlation >= limit.grade_correlation:
+        return None
+    if graded < limit.graded:
         return None
     return Symptom(
         "warn",
         history.whole,
-        f"the correlation of {history.review.get('graded')} human grades with the reward is "
+        f"the correlation of {graded} human grades with the reward is "
         f"{correlation:.2f}, below {limit.grade_correlation}",
         "the reward is wrong or is being gamed: read the samples that they disagree on",
     )

@@ -37,7 +37,9 @@ class Thresholds:
         accuracy_fall: T59, fall of the held-out accuracy from its best.
         one_answer: T59, share of the answer that is given most often.
         embedding_norm: T61, gradient norm of the embedding.
+        tied_norm: T61, the same where it is the output layer too, whose gradient is larger.
         grade_correlation: T62, of human grades with the reward.
+        graded: T62, fewer samples with a grade tell nothing.
         swing_high: T63, ratio of a followed action from update to update.
         swing_low: T63, the same from below.
         start_low: T64, mean ratio to the policy at the start of the run.
@@ -70,7 +72,9 @@ class Thresholds:
     accuracy_fall: float = 0.1
     one_answer: float = 0.5
     embedding_norm: float = 0.1
+    tied_norm: float = 10.0
     grade_correlation: float = 0.6
+    graded: int = 10
     swing_high: float = 1.5
     swing_low: float = 0.3
     start_low: float = 0.8

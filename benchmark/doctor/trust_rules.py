@@ -47,16 +47,17 @@ def embedding(history: History, limit: Thresholds) -> Symptom | None:
     length = history.smooth(_EMBEDDING)
     if length is None:
         return None
-    at = history.lasting(length > limit.embedding_norm, limit.lasting)
+    tied = history.series("train/grad_norm/head") is None
+    most = limit.tied_norm if tied else limit.embedding_norm
+    at = history.lasting(length > most, limit.lasting)
     if at is None:
         return None
-    tied = history.series("train/grad_norm/head") is None
     both = "; it is tied to the output layer, so freezing it freezes that too" if tied else ""
     return Symptom(
         "note",
         at,
-        f"the gradient norm of the embedding is {length[at.slice].mean():.3g}; below 0.01 is "
-        "usual, 0.1 to 1 for the blocks, 1 to 10 for the output layer",
+        f"the gradient norm of the embedding is {length[at.slice].mean():.3g}, above {most:g}; "
+        "below 0.01 is usual, 0.1 to 1 for the blocks, 1 to 10 for the output layer",
         f"freeze it (--freeze.embeddings){both}",
     )
 

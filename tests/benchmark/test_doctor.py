@@ -216,10 +216,17 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
     ),
     (
         "T61",
-        {"change": {"train/grad_norm/embedding": 0.2}},
-        {"change": {"train/grad_norm/embedding": 0.05}},
+        {"change": {"train/grad_norm/embedding": 0.2, "train/grad_norm/head": 3.0}},
+        {"change": {"train/grad_norm/embedding": 0.05, "train/grad_norm/head": 3.0}},
         "note",
         "the gradient norm of the embedding is 0.2",
+    ),
+    (
+        "T61",
+        {"change": {"train/grad_norm/embedding": 20.0}},
+        {"change": {"train/grad_norm/embedding": 2.0}},  # tied: the output layer's as well
+        "note",
+        "the gradient norm of the embedding is 20",
     ),
     (
         "T62",
@@ -227,6 +234,13 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         {"review": {"correlation": 0.7, "graded": 20}},
         "warn",
         "the correlation of 20 human grades with the reward is 0.30",
+    ),
+    (
+        "T62",
+        {"review": {"correlation": 0.3, "graded": 10}},
+        {"review": {"correlation": 0.3, "graded": 9}},
+        "warn",
+        "the correlation of 10 human grades with the reward is 0.30",
     ),
     (
         "T63",

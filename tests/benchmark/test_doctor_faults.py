@@ -1,11 +1,11 @@
 """Faults planted in real runs: the doctor names them, and is silent without them."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from planted import CARTPOLE, GROUPS, LANGUAGE, findings, other_weights, rewards
 
 from redline.benchmark.arguments import resolve
 from redline.benchmark.breaking import Tripped
@@ -13,27 +13,7 @@ from redline.benchmark.doctor.examine import examine
 from redline.benchmark.doctor.findings import Finding
 from redline.benchmark.doctor.history import read
 from redline.benchmark.loop import Loop
-from redline.benchmark.train import opened, train
-
-CARTPOLE = ["--task", "CartPole-v1", "--steps", "5120", "--evals", "2", "--eval-episodes", "4"]
-LANGUAGE = ["--task", "llm:arithmetic", "--steps", "128", "--evals", "1", "--eval-problems", "4"]
-LANGUAGE += ["--eval-samples", "2", "--max-completion", "24", "--minibatch-size", "8"]
-GROUPS = ["--groups", "4", "--group-size", "4"]
-
-
-def findings(
-    folder: Path, algo: str, arguments: list[str], plant: Callable[[Loop], None] | None = None
-) -> dict[str, Finding]:
-    """What the doctor says of a run, with a fault planted into its loop."""
-    resolved = resolve(algo, arguments)
-    with opened(resolved, folder) as loop:
-        if plant is not None:
-            plant(loop)
-        loop.evaluate_at_start()
-        while not loop.finished:
-            loop.update()
-        loop.evaluate_at_end()
-    return {finding.rule: finding for finding in examine(read(folder))}
+from redline.benchmark.train import train
 
 
 @pytest.fixture(scope="module")
@@ -61,15 +41,8 @@ def test_a_value_head_that_never_learns(tmp_path: Path) -> None:
 
 
 def test_rewards_of_another_size(tmp_path: Path, sound: Any) -> None:
-    def pay_more(loop: Loop) -> None:
-        collect = loop._track.collect
-        plant: Any = loop._track
-        plant.collect = lambda policy, need: scaled(collect(policy, need))
-
-    def scaled(rollout: Any) -> Any:
-        return replace(rollout, reward=rollout.reward * 1000.0)
-
-    found = findings(tmp_path, "ppo", CARTPOLE, pay_more)
+    more = rewards(lambda rollout, _: rollout.reward * 1000.0)
+    found = findings(tmp_path, "ppo", CARTPOLE, more)
     assert "T55" in found and "T55" not in sound["ppo"]
 
 
@@ -83,21 +56,7 @@ def test_a_sampler_at_another_temperature(tmp_path: Path, sound: Any) -> None:
 
 
 def test_a_sampler_with_other_weights(tmp_path: Path) -> None:
-    def stale(loop: Loop) -> None:
-        sampler: Any = loop._track.sampler  # type: ignore[attr-defined]
-        collect, first = sampler.collect, loop._learner.policy.snapshot() * 1.02
-
-        def with_old_weights(policy: Any, need: Any) -> Any:
-            current = policy.snapshot()
-            policy.restore(first)
-            try:
-                return collect(policy, need)
-            finally:
-                policy.restore(current)
-
-        sampler.collect = with_old_weights
-
-    found = findings(tmp_path, "grpo", [*LANGUAGE, *GROUPS, "--lr", "1e-5"], stale)
+    found = findings(tmp_path, "grpo", [*LANGUAGE, *GROUPS, "--lr", "1e-5"], other_weights(1.02))
     assert found["T58"].severity == "warn"
 
 

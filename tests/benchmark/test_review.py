@@ -110,7 +110,7 @@ def test_grading_in_the_terminal(
     assert grades == dict(zip([*order[:3], order[4]], [1.0, 0.0, 0.5, 1.0], strict=True))
     shown = capsys.readouterr().out
     assert "[1/8] p\nc\n" in shown and shown.count("answer y, n, a number from 0 to 1") == 2
-    assert "graded 4 samples by 1 graders" in shown
+    assert "4 samples graded by 1 grader\n" in shown
     answered(monkeypatch, "y\n" * 10)  # the rest; skipped ones come again
     assert cli.main(["review", str(folder), "--json"]) == 0
     assert len(lines(folder / "grades.jsonl")) == 8

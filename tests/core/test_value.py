@@ -153,3 +153,30 @@ def test_the_critic_makes_all_its_passes_when_the_policy_stops_early() -> None:
     learner.value = Counting(make_critic(), algorithm.critic)
     assert learner.update(data, START)["train/stopped_early"] == 1.0
     assert sum(fitted) == 5
+
+
+def test_a_critic_is_fitted_every_few_rollouts_and_at_once_where_it_lags() -> None:
+    value = ValueFunction(make_critic(), CriticFit(every=3))
+    mask, zeros = np.ones((1, 4), dtype=bool), np.zeros((1, 4))
+    fitted = []
+    for error in (1.0, 1.9, 1.9, 0.5, 2.1, 1.0):
+        value.judge(zeros + np.sqrt(error), zeros, mask)
+        fitted.append(value.due)
+        value.rounds += 1
+    assert fitted == [True, False, False, True, True, False]
+    other = ValueFunction(make_critic(), CriticFit(every=3))
+    other.load_state_dict(value.state_dict())
+    other.judge(zeros + 1.5, zeros, mask)  # 2.25 times the first
+    assert other.due and other.rounds == 6
+
+
+def test_a_learner_fits_a_critic_that_lags() -> None:
+    learner = make_learner(small("ppo", critic_every=5, minibatch_size=24))
+    assert learner.value is not None
+    before = []
+    for scale in (1.0, 1.0, 10.0):
+        before.append(learner.value.critic.snapshot())
+        learner.update(rollout(scale=scale), START)
+    after = learner.value.critic.snapshot()
+    identical(before[1], before[2])
+    assert (before[0] != before[1]).any() and (before[2] != after).any()
