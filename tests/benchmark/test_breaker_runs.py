@@ -13,7 +13,7 @@ from redline.benchmark import cli, report
 from redline.benchmark.arguments import resolve
 from redline.benchmark.breaking import Tripped
 from redline.benchmark.records import load
-from redline.benchmark.train import train
+from redline.benchmark.train import opened, train
 
 SMALL = ["--task", "CartPole-v1", "--steps", "1536", "--evals", "1", "--eval-episodes", "2"]
 LANGUAGE = ["--task", "llm:arithmetic", "--steps", "32", "--evals", "1", "--groups", "2"]
@@ -47,6 +47,31 @@ def test_a_learning_rate_a_hundred_times_too_high_ends_with_the_last_good_policy
     first, last = lines(tmp_path / "eval.jsonl")
     assert first.pop("step") == 0 and last.pop("step") > 0
     assert first == last == record["final"]
+
+
+MIDWAY = {
+    "ppo": ([*SMALL, "--steps", "6144", "--evals", "4", "--no-lr-decay"], 10),
+    "grpo": ([*LANGUAGE, "--steps", "32", "--evals", "4", "--lr", "3e-5"], 4),
+}
+
+
+@pytest.mark.parametrize("algo", MIDWAY)
+def test_steps_that_become_a_hundred_times_larger_midway_cost_nothing(
+    algo: str, tmp_path: Path
+) -> None:
+    arguments, fault = MIDWAY[algo]
+    with pytest.raises(Tripped), opened(resolve(algo, arguments), tmp_path) as loop:
+        loop.evaluate_at_start()
+        for update in range(1, fault + 1):
+            if update == fault:
+                loop._breaker.scale = 100.0
+            loop.update()
+            loop.evaluate_if_due()
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert (record["status"], record["trips"]["listed"][0]["update"]) == ("tripped", fault)
+    *_, good, last = lines(tmp_path / "eval.jsonl")
+    assert 0 < good.pop("step") < last.pop("step")
+    assert good == last == record["final"]
 
 
 def test_what_the_update_did_is_kept_for_a_look(tmp_path: Path) -> None:
