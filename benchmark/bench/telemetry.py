@@ -120,13 +120,15 @@ def measure(name: str, updates: int) -> Cost:
     found = Cost(name, [], [], [], [])
     with ExitStack() as stack:
         plain, track = _side(resolved, stack)
-        watched, _ = _side(resolved, stack)
+        watched, other_track = _side(resolved, stack)
         watched.watch = CloseUp()
         for update in range(_WARM_UP + updates):
+            # Each its own, which is the same: a policy keeps from sampling what scoring needs.
             rollout = track.collect(plain.policy, plain.algorithm.need)
+            other = other_track.collect(watched.policy, watched.algorithm.need)
             progress = Progress(0, resolved.run.steps)
             basic, metrics = _timed(lambda: plain.update(rollout, progress))  # noqa: B023
-            full, _ = _timed(lambda: watched.update(rollout, progress))  # noqa: B023
+            full, _ = _timed(lambda: watched.update(other, progress))  # noqa: B023
             look_back, numbers = _parts(plain, int(metrics.get("train/n_updates", 1)))
             if update >= _WARM_UP:
                 found.basic.append(basic)
@@ -155,6 +157,8 @@ def _parts(learner: Learner, steps: int) -> tuple[float, float]:
     assert seen is not None
     looked_at = seen.looked_at
     batch = dataclasses.replace(looked_at, reference=policy.evaluate(looked_at).params)
+    # What was just read is not read again by a policy that has not moved.
+    policy.restore(policy.snapshot())
 
     def look_back() -> tuple[Evaluation, Array]:
         evaluation = policy.evaluate(batch)
