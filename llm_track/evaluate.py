@@ -11,8 +11,9 @@ import numpy as np
 from redline.algorithms.core.types import Array, Metrics
 from redline.llm_track.problems import LanguageTask
 from redline.llm_track.rewards import Score
-from redline.llm_track.sampler import Generation, group_metrics
+from redline.llm_track.sampler import Generation, group_metrics, verifier_counts
 from redline.llm_track.split import HELD_OUT_SEED
+from redline.llm_track.verifier import FAILURES
 
 # Completions decoded at once: bounds the memory of the cache.
 _ROWS = 512
@@ -39,18 +40,23 @@ class LanguageEvaluator:
                 f"an evaluation needs problems and samples, got {problems} and {samples}"
             )
         self.generation, self.samples = generation, samples
+        before = task.unreadable
         self.problems = task.held_out(problems)
+        self._passed_over = task.unreadable - before
 
     def metrics(self, policy: Any) -> Metrics:
         """eval/accuracy is that of sampled completions, eval/accuracy_greedy of greedy ones.
 
         pass@k and maj@k are there for the powers of two up to the number of samples.
         """
+        failed = FAILURES.total()
         greedy, _ = self._scores(policy, 1, None)
         sampled, found = self._scores(policy, self.samples, np.random.default_rng(HELD_OUT_SEED))
         correct = np.array([score.correct for score in sampled]).reshape(-1, self.samples)
         answers = [score.answer for score in sampled]
         found["eval/accuracy_greedy"] = float(np.mean([score.correct for score in greedy]))
+        counts = verifier_counts(self._passed_over, FAILURES.total() - failed)
+        found |= {name.replace("llm/", "eval/"): value for name, value in counts.items()}
         k = 2
         while k <= self.samples:
             found[f"eval/pass@{k}"] = pass_at_k(correct, k)

@@ -25,9 +25,15 @@ class Problem:
 
 
 class LanguageTask(Protocol):
-    """A source of problems; training and held-out ones never overlap."""
+    """A source of problems; training and held-out ones never overlap.
+
+    Attributes:
+        name: Of the task.
+        unreadable: Times that a question was passed over since its gold answer cannot be read.
+    """
 
     name: str
+    unreadable: int
 
     def training(self, rng: np.random.Generator, count: int) -> list[Problem]:
         """`count` problems to learn from."""

@@ -77,7 +77,7 @@ FILE = DataSet("steps")
 class Questions:
     """Questions of a data set; answers are verified by `redline.llm_track.verifier`.
 
-    A question whose gold answer cannot be read is never asked, and is named in the log.
+    A question whose gold answer cannot be read is never asked; it is named in the log and counted.
 
     Args:
         name: Of the task.
@@ -94,6 +94,7 @@ class Questions:
         render(self._template, "")  # a wrong name is told now
         self._training, self._held_out = _read(source, settings)
         self._refused: set[str] = set()
+        self.unreadable = 0
 
     def training(self, rng: np.random.Generator, count: int) -> list[Problem]:
         found: list[Problem] = []
@@ -119,7 +120,9 @@ class Questions:
         for record in records:
             if readable(record.gold):
                 yield self._problem(record)
-            elif record.place not in self._refused:
+                continue
+            self.unreadable += 1
+            if record.place not in self._refused:
                 self._refused.add(record.place)
                 _log.warning(
                     "%s is left out: its answer %.60r cannot be read", record.place, record.gold

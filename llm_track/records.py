@@ -125,6 +125,8 @@ def _cell(row: dict[str, Any], name: str, place: str) -> str:
         value = str(value)
     if not isinstance(value, str) or not value.strip():
         raise TaskError(f"{place}, column {name!r}: expected text, got {str(value)[:60]!r}")
+    if not value.isprintable() and any("\ud800" <= char <= "\udfff" for char in value):
+        raise TaskError(f"{place}, column {name!r}: half a surrogate pair, {value[:60]!r}")
     return value
 
 
@@ -155,8 +157,18 @@ def _opening(path: Path, line: bytes) -> bytes:
 
 
 def _value(line: bytes, place: str) -> Any:
+    def columns(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        row = dict(pairs)
+        if len(row) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise TaskError(f"{place} has the column {twice!r} twice")
+        return row
+
     try:
-        return json.loads(line.decode())
+        return json.loads(line.decode(), object_pairs_hook=columns)
+    except TaskError:
+        raise
     except UnicodeDecodeError as error:
         wrong = line[error.start : error.start + 1]
         raise TaskError(f"{place} is not UTF-8: it holds the byte {wrong!r}") from error
@@ -174,7 +186,9 @@ def _parquet(path: Path) -> Iterator[tuple[int, Any]]:
         raise FileNotFoundError(2, "no such file", str(path))
     try:
         with parquet.ParquetFile(path) as file:
-            number = 0
+            number, columns = 0, file.schema_arrow.names
+            if len({*columns}) < len(columns):
+                raise TaskError(f"{path} has a column twice: {', '.join(columns)}")
             for batch in file.iter_batches():
                 for row in batch.to_pylist():
                     number += 1

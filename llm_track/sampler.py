@@ -17,6 +17,7 @@ from redline.llm_track.models import LanguageModel
 from redline.llm_track.problems import LanguageTask, Problem
 from redline.llm_track.ranks import ALONE, Ranks
 from redline.llm_track.rewards import Answered, RewardError, Rewards, Score, score
+from redline.llm_track.verifier import FAILURES
 
 
 class SamplingError(ValueError):
@@ -166,11 +167,15 @@ class LanguageSampler:
     def _collect(self, policy: Any, need: Need) -> Rollout:
         assert need.groups is not None
         size = need.group_size
+        passed_over = self.task.unreadable
         problems = self._problems(need.groups, need.starts)
+        passed_over = self.task.unreadable - passed_over
         prompts = self.generation.prompts([problem.prompt for problem in problems])
         keep_states = not self.keep_log_prob
         completions = self.generation.complete(policy, prompts, size, self.rng, keep_states)
+        failed = FAILURES.total()
         scores = self.generation.scores(problems, completions)
+        counts = verifier_counts(passed_over, FAILURES.total() - failed)
         texts = self.generation.texts(completions)
         answered = [
             Answered(problems[row // size].prompt, text, problems[row // size].gold, found)
@@ -181,6 +186,7 @@ class LanguageSampler:
             policy.remember(rollout.observation, rollout.mask, completions.states)
         return replace(
             rollout,
+            metrics=rollout.metrics | counts,
             outcome=np.array([float(found.correct) for found in scores]),
             start_of_group=[problem.prompt for problem in problems],
             longest=self.generation.settings.max_completion,
@@ -247,11 +253,17 @@ def top_share(answers: Sequence[str]) -> float:
     return max(counts.values(), default=0) / len(answers)
 
 
+def verifier_counts(unreadable: int, failed: int) -> Metrics:
+    """What is in no share: questions passed over, and comparisons that failed, counted as wrong."""
+    return {"llm/gold_unreadable": float(unreadable), "llm/failed_comparisons": float(failed)}
+
+
 def group_metrics(scores: Sequence[Score], completions: Completions, group_size: int) -> Metrics:
     """What a rollout's completions are like, means over completions or groups.
 
     Returns:
-        Shares: right answers (as counted, and by either reading), completions in the asked form,
+        Shares: right, wrong and no answers (as counted), right ones by either reading, completions
+        in the asked form,
         completions cut by the cap, groups whose answers are all right and all wrong (they teach a
         group-relative method nothing).
         Counts: tokens of a completion, and different answers in a group. The share of the
@@ -261,6 +273,8 @@ def group_metrics(scores: Sequence[Score], completions: Completions, group_size:
     answers = np.array([found.answer for found in scores], dtype=object).reshape(-1, group_size)
     return {
         "llm/accuracy": float(correct.mean()),
+        "llm/wrong_answer": float((~correct & (answers != "")).mean()),
+        "llm/no_answer": float((~correct & (answers == "")).mean()),
         "llm/accuracy_strict": float(np.mean([found.strict for found in scores])),
         "llm/accuracy_flexible": float(np.mean([found.flexible for found in scores])),
         "llm/format": float(np.mean([found.formatted for found in scores])),

@@ -2,7 +2,8 @@
 
 No signal interrupts a computation with huge integers, and timers that raise work in the main
 thread alone. So the library runs in a process of its own under a timer and a limit of memory that
-the operating system keeps: when one is reached, the process is gone, and another one starts.
+the operating system keeps. When one is reached, that process is gone; its parent, which has loaded
+the library already, forks another one within milliseconds.
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ def available() -> bool:
 def compare(gold: str, answer: str) -> Finding:
     r"""Whether two formulas in LaTeX, without signs around them, mean the same.
 
-    Works in every thread and process alike, within `LIMIT` and the time to start a process.
+    Works in every thread and process alike, within `LIMIT` seconds from the moment at which the
+    comparison starts. Before that, the first question of a process also waits for the library to
+    load (some seconds), and threads wait for each other; no question waits for a process that a
+    bound has ended.
 
     Raises:
         SymbolicError: math-verify is not installed or does not start.
@@ -60,17 +64,17 @@ def compare(gold: str, answer: str) -> Finding:
     return _CHECKER.ask(gold, answer)
 
 
-def legible(gold: str) -> bool:
-    """Whether math-verify reads a formula.
+def read(gold: str) -> Finding:
+    """EQUAL for a formula that math-verify reads, otherwise what hinders it.
 
     Raises:
         SymbolicError: As `compare`.
     """
-    return _CHECKER.ask(gold, gold) in (Finding.EQUAL, Finding.DIFFERENT)
+    return _CHECKER.ask(gold, gold)
 
 
 class Checker:
-    """One process that compares; it starts with the first question and ends with this process."""
+    """Processes that compare; they start with the first question and end with this process."""
 
     def __init__(self) -> None:
         self.reset()
@@ -89,7 +93,7 @@ class Checker:
             with contextlib.suppress(BrokenPipeError):
                 _pipe(process.stdin).write(question + "\n")
                 _pipe(process.stdin).flush()
-            # Its own timer comes first, unless something stopped the process.
+            # Its own timer comes first, unless something stopped the processes.
             reply = _line(process, 2.0 * LIMIT)
             if reply == _ENDED:
                 self._end()
@@ -108,6 +112,8 @@ class Checker:
             raise SymbolicError(
                 'comparing formulas needs math-verify: pip install "redline-rl[llm]"'
             )
+        if self._process is not None and self._ready and _speaks(self._process, 0.0):
+            self._end()  # it ended, or lost its child: what it says is no reply to a question
         process = self._process or self._start()
         if not self._ready and _line(process, _START) != "ready":
             self._end()
@@ -124,13 +130,15 @@ class Checker:
             stderr=subprocess.DEVNULL,
             text=True,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
+            start_new_session=True,  # so that all of it can be ended at once
         )
         return self._process
 
     def _end(self) -> None:
         if self._process is None:
             return
-        self._process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             with contextlib.suppress(BrokenPipeError):
@@ -145,9 +153,12 @@ def _pipe(pipe: IO[str] | None) -> IO[str]:
 
 def _line(process: subprocess.Popen[str], seconds: float) -> str:
     """The next line, which is never long; `_ENDED` where none comes."""
-    pipe = _pipe(process.stdout)
-    ready, _, _ = select.select([pipe], [], [], seconds)
-    return pipe.readline().strip() if ready else _ENDED
+    return _pipe(process.stdout).readline().strip() if _speaks(process, seconds) else _ENDED
+
+
+def _speaks(process: subprocess.Popen[str], seconds: float) -> bool:
+    """Whether a line, or the end, comes from it in so many seconds."""
+    return bool(select.select([_pipe(process.stdout)], [], [], seconds)[0])
 
 
 _CHECKER = Checker()
@@ -190,7 +201,7 @@ def _comparer() -> Callable[[str, str], Finding]:
 
 
 def _serve() -> None:
-    """Answer questions from standard input until it ends."""
+    """Answer questions from standard input until it ends, in a child that bounds may end."""
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     sys.stdout = sys.stderr  # whatever a library prints is no reply
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asks is interrupted, and ends this
@@ -200,6 +211,15 @@ def _serve() -> None:
     compare("\\frac{1}{2}", "\\sqrt{2}")  # loads what is loaded late
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     print("ready", file=replies, flush=True)
+    while child := os.fork():
+        _, status = os.waitpid(child, 0)
+        if status == 0:
+            return
+        print(Finding.OUT_OF_BOUNDS, file=replies, flush=True)
+    _answer(compare, replies)
+
+
+def _answer(compare: Callable[[str, str], Finding], replies: IO[str]) -> None:
     for line in sys.stdin:
         gold, answer = json.loads(line)
         signal.setitimer(signal.ITIMER_REAL, LIMIT)

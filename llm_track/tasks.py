@@ -24,6 +24,7 @@ class Arithmetic:
     """Sums, asked as `482+769=`."""
 
     name = ARITHMETIC
+    unreadable = 0
 
     def __init__(self, settings: TaskSettings) -> None:
         self.addition = Addition(settings.digits, settings.operands)
@@ -43,6 +44,8 @@ class Arithmetic:
 
 class ReasoningGym:
     """Problems of one reasoning-gym generator, verified by its own rule applied to the answer."""
+
+    unreadable = 0
 
     def __init__(self, name: str, settings: TaskSettings) -> None:
         self.name = REASONING_GYM + name

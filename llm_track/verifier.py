@@ -15,6 +15,7 @@ What is decided here, where tastes differ:
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from dataclasses import dataclass, field
@@ -116,25 +117,54 @@ class Verifier:
             return Verdict.GOLD_UNREADABLE, None
         if answer is None:
             return Verdict.NO_ANSWER, None
-        return _compare(gold, answer)
+        try:
+            return _compare(gold, answer), None
+        except _Undecided as undecided:
+            return Verdict.WRONG, undecided.finding
+
+
+# Comparisons of this process by `judge` that reached a bound or raised, and golds that reached one.
+FAILURES: Counter[Finding] = Counter()
 
 
 def judge(answer: str | None, gold: str) -> Verdict:
-    """Verdict on an answer that stands alone; None is none.
+    """Verdict on an answer that stands alone; None is none. `FAILURES` counts what went wrong.
 
     Raises:
         SymbolicError: As `Verifier`.
     """
-    return Verifier._judge(answer, gold)[0]
+    verdict, failure = Verifier._judge(answer, gold)
+    if failure is not None:
+        FAILURES[failure] += 1
+    return verdict
 
 
-@lru_cache(maxsize=65_536)
+class _Undecided(Exception):
+    """A comparison failed, which may be due to the machine's load: no cache keeps this."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding)
+        self.finding = finding
+
+
 def readable(gold: str) -> bool:
     """Whether a gold answer can be compared with anything.
+
+    One that cannot be read within the bounds is read once more; then it counts as a failure, and
+    is unreadable this time.
 
     Raises:
         SymbolicError: It is a formula and math-verify is missing.
     """
+    for _ in range(2):
+        with contextlib.suppress(_Undecided):
+            return _legible(gold)
+    FAILURES[Finding.OUT_OF_BOUNDS] += 1
+    return False
+
+
+@lru_cache(maxsize=65_536)
+def _legible(gold: str) -> bool:
     if len(gold) > LONGEST:
         return False
     if _PLAIN.fullmatch(gold):
@@ -142,38 +172,48 @@ def readable(gold: str) -> bool:
     text = normalise(gold)
     if _exact(text) is not None or _BASE.fullmatch(text) or _is_text(gold, text):
         return True
-    return _is_formula(text) and symbolic.legible(_latex(text))
+    if not _is_formula(text):
+        return False
+    finding = symbolic.read(_latex(text))
+    if finding is Finding.OUT_OF_BOUNDS:
+        raise _Undecided(finding)
+    return finding is Finding.EQUAL
 
 
 @lru_cache(maxsize=65_536)
-def _compare(gold: str, answer: str) -> tuple[Verdict, Finding | None]:
-    """Verdict on an answer to a gold that can be read, and what went wrong."""
+def _compare(gold: str, answer: str) -> Verdict:
+    """Verdict on an answer to a gold that can be read.
+
+    Raises:
+        _Undecided: The comparison failed.
+    """
     if len(answer) > LONGEST:
-        return Verdict.WRONG, None
+        return Verdict.WRONG
     if _PLAIN.fullmatch(gold) and _PLAIN.fullmatch(answer):
-        return _verdict(int(gold) == int(answer)), None
+        return _verdict(int(gold) == int(answer))
     expected, given = normalise(gold), normalise(answer)
     if expected == given:
-        return Verdict.RIGHT, None
+        return Verdict.RIGHT
     if "=" not in expected:
         given = _ASSIGNED.sub("", given)
     if (found := _BASE.fullmatch(expected)) is not None:
-        return _verdict(_same_in_base(found, given)), None
+        return _verdict(_same_in_base(found, given))
     if _is_text(gold, expected):
-        return _verdict(_letters(expected) == _letters(given)), None
+        return _verdict(_letters(expected) == _letters(given))
     return _compare_values(expected, given)
 
 
-def _compare_values(expected: str, given: str) -> tuple[Verdict, Finding | None]:
+def _compare_values(expected: str, given: str) -> Verdict:
     first, second = _exact(expected), _exact(given)
     if first is not None and second is not None:
-        return _verdict(_same(first, second)), None
+        return _verdict(_same(first, second))
     alone = isinstance(first, Number)
     if not _is_formula(given) or (alone and "," in given) or (second is not None and alone):
-        return Verdict.WRONG, None
+        return Verdict.WRONG
     finding = symbolic.compare(_latex(expected), _latex(given))
-    failed = finding in (Finding.FAILED, Finding.OUT_OF_BOUNDS)
-    return _verdict(finding is Finding.EQUAL), finding if failed else None
+    if finding in (Finding.FAILED, Finding.OUT_OF_BOUNDS):
+        raise _Undecided(finding)
+    return _verdict(finding is Finding.EQUAL)
 
 
 def _verdict(right: bool) -> Verdict:

@@ -1,17 +1,19 @@
 """Answers that public reports found graded wrong: numbers, fractions, boxes, endless ones."""
 
 import multiprocessing
+import resource
 import threading
 import time
 from multiprocessing.connection import Connection
 from typing import get_args
+from unittest.mock import patch
 
 import pytest
 
 from redline.llm_track import symbolic
 from redline.llm_track.extraction import Reading
 from redline.llm_track.symbolic import Finding
-from redline.llm_track.verifier import Verdict, Verifier, judge
+from redline.llm_track.verifier import FAILURES, Verdict, Verifier, judge, readable
 
 NUMBERS = [
     ("1234567", "1,234,567", True),
@@ -116,36 +118,89 @@ def test_what_no_look_foresees_ends_with_its_process() -> None:
     assert symbolic.compare("5", r"\frac{10}{2}") is Finding.EQUAL
 
 
+def test_memory_is_bounded_and_its_end_is_no_verdict_on_what_follows() -> None:
+    checker = symbolic.Checker()
+    try:
+        assert checker.ask("5", r"\frac{10}{2}") is Finding.EQUAL
+        process = checker._process
+        assert process is not None
+        assert resource.prlimit(process.pid, resource.RLIMIT_AS) == (symbolic.MEMORY,) * 2
+        assert checker.ask("5", "2^{10^{11}}") is Finding.OUT_OF_BOUNDS
+        assert checker.ask("5", r"\frac{10}{2}") is Finding.EQUAL
+        assert checker._process is process
+        process.kill()  # as the system does where memory is short
+        process.wait()
+        assert checker.ask("5", r"\frac{10}{2}") is Finding.EQUAL
+    finally:
+        checker.close()
+
+
+def test_a_busy_machine_loses_no_gold() -> None:
+    gold = r"\left[ \frac{\pi^2}{8}, \frac{5 \pi^2}{4} \right]"
+    failed = FAILURES.total()
+    with patch.object(symbolic, "read", side_effect=[Finding.OUT_OF_BOUNDS, Finding.EQUAL]) as read:
+        assert readable(gold)
+        assert readable(gold) and read.call_count == 2  # a verdict is kept
+    assert FAILURES.total() == failed
+    other = r"\left[ \frac{\pi^2}{8}, \frac{7 \pi^2}{4} \right]"
+    with patch.object(symbolic, "read", return_value=Finding.OUT_OF_BOUNDS):
+        assert judge(other, other) is Verdict.GOLD_UNREADABLE
+    assert FAILURES.total() == failed + 1
+    assert judge(other, other) is Verdict.RIGHT
+    with patch.object(symbolic, "compare", return_value=Finding.OUT_OF_BOUNDS):
+        assert judge(r"\frac{\sqrt{4}}{10}", other) is Verdict.WRONG
+    assert FAILURES.total() == failed + 2
+
+
+# The first and the last are right; the second one is not foreseen, and its process ends.
+_ROWS = [
+    r"\sqrt{\frac{1}{9}}",
+    r"\binom{999999}{499999}",
+    r"\sqrt{\frac{9}{81}}",
+    *[HOSTILE[name] for name in sorted(HOSTILE)[::4]],
+    r"\frac{1}{3}",
+]
+
+
 def _grades(into: list[Verdict]) -> None:
-    into.append(Verifier("strict")(r"\boxed{\sqrt{\frac{1}{9}}}", "1/3"))
-    into.append(Verifier("strict")(r"\boxed{9^{9^{9}}}", "1/3"))
-    into.append(Verifier("strict")(r"\boxed{\frac{1}{3}}", "1/3"))
+    for answer in _ROWS:
+        start = time.monotonic()
+        into.append(Verifier("strict")(f"\\boxed{{{answer}}}", "1/3"))
+        # The first question loads the library; none waits for another process after that.
+        assert answer == _ROWS[0] or time.monotonic() - start < symbolic.LIMIT + 0.5
 
 
-_EXPECTED = [Verdict.RIGHT, Verdict.WRONG, Verdict.RIGHT]
+_EXPECTED = [
+    Verdict.RIGHT if index in (0, 2, len(_ROWS) - 1) else Verdict.WRONG
+    for index in range(len(_ROWS))
+]
 
 
 def _child(sender: Connection) -> None:
     found: list[Verdict] = []
     _grades(found)
-    sender.send(found)
+    symbolic._CHECKER.close()
+    # Of all that it waited for: the processes that compared, those that a bound ended among them.
+    used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    sender.send((found, used * 1024))
 
 
 def test_it_works_in_every_thread_and_process_alike() -> None:
     here: list[Verdict] = []
     _grades(here)
     assert here == _EXPECTED
-    for _ in range(2):
-        there: list[Verdict] = []
-        thread = threading.Thread(target=_grades, args=(there,))
-        thread.start()
-        thread.join(30)
-        assert there == _EXPECTED
+    there: list[Verdict] = []
+    thread = threading.Thread(target=_grades, args=(there,))
+    thread.start()
+    thread.join(30)
+    assert there == _EXPECTED
     receiver, sender = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("spawn").Process(target=_child, args=(sender,))
     process.start()
     assert receiver.poll(60)
-    assert receiver.recv() == _EXPECTED
+    found, used = receiver.recv()
+    assert found == _EXPECTED
+    assert 0 < used < symbolic.MEMORY
     process.join(30)
     assert process.exitcode == 0
 

@@ -201,3 +201,32 @@ def test_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parquet.write_table(pyarrow.Table.from_pylist(ROWS), file)
     lines = _write(tmp_path / "sums.jsonl", ROWS)
     assert language_task(f"llm:{file}").held_out(9) == language_task(f"llm:{lines}").held_out(9)
+
+
+def test_questions_without_a_readable_answer_are_counted(tmp_path: Path) -> None:
+    rows = [{**row, "answer": "???" if n % 2 else "#### 5"} for n, row in enumerate(ROWS)]
+    task = language_task(f"llm:{_write(tmp_path / 'half.jsonl', rows)}")
+    assert task.unreadable == 0
+    assert {problem.gold for problem in task.held_out(20)} == {"5"}
+    assert task.unreadable > 5
+
+
+def test_a_column_given_twice_is_refused(tmp_path: Path) -> None:
+    file = _write(tmp_path / "twice.jsonl", ROWS)
+    file.write_text(file.read_text() + '{"question": "a", "answer": "1", "answer": "2"}\n')
+    with pytest.raises(TaskError, match=rf"line {len(ROWS) + 1} has the column 'answer' twice"):
+        language_task(f"llm:{file}")
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    columns = [pyarrow.array([str(n) for n in range(20)])] * 3
+    file = tmp_path / "twice.parquet"
+    parquet.write_table(pyarrow.table(columns, names=["question", "answer", "answer"]), file)
+    with pytest.raises(TaskError, match="has a column twice: question, answer, answer"):
+        language_task(f"llm:{file}")
+
+
+def test_half_a_surrogate_pair_is_named(tmp_path: Path) -> None:
+    file = _write(tmp_path / "torn.jsonl", [{"question": "\ud800?", "answer": "1"}, *ROWS])
+    with pytest.raises(TaskError, match=r"row 1, column 'question': half a surrogate pair"):
+        language_task(f"llm:{file}")

@@ -117,6 +117,8 @@ def test_group_metrics_by_hand() -> None:
     assert found == pytest.approx(
         {
             "llm/accuracy": 0.5,
+            "llm/wrong_answer": 2 / 6,
+            "llm/no_answer": 1 / 6,
             "llm/accuracy_strict": 0.5,
             "llm/accuracy_flexible": 5 / 6,
             "llm/format": 5 / 6,
@@ -128,7 +130,8 @@ def test_group_metrics_by_hand() -> None:
             "llm/top_answer": 3 / 6,
         }
     )
-    assert collect()[1].metrics.keys() == found.keys() | {"llm/reward"}
+    counts = {"llm/gold_unreadable", "llm/failed_comparisons"}
+    assert collect()[1].metrics.keys() == found.keys() | counts | {"llm/reward"}
 
 
 def test_the_observation_says_what_is_padding() -> None:

@@ -14,7 +14,7 @@ from redline.llm_track.extraction import Reading, extract
 from redline.llm_track.notation import normalise
 from redline.llm_track.rational import read_number, same_number
 from redline.llm_track.symbolic import Finding
-from redline.llm_track.verifier import Verdict, Verifier, judge, readable
+from redline.llm_track.verifier import FAILURES, Verdict, Verifier, judge, readable
 
 EXTRACTED = [
     ("2+2 is 4\n#### 4", "4", "4"),
@@ -215,3 +215,9 @@ def test_plain_answers_are_fast() -> None:
     start = time.process_time()
     assert all(judge(f"${int(gold):,}.00", gold) is Verdict.RIGHT for gold in golds)
     assert 3_000 / (time.process_time() - start) > 2_000
+
+
+def test_comparisons_that_fail_are_counted() -> None:
+    before = FAILURES[Finding.OUT_OF_BOUNDS]
+    assert judge(r"\binom{999999}{499999}", r"\frac{\pi}{2}") is Verdict.WRONG
+    assert FAILURES[Finding.OUT_OF_BOUNDS] == before + 1
