@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from redline.benchmark.config import NOT_HASHED
 from redline.benchmark.curves import Curves, read_curve
 from redline.benchmark.errors import BadInput
 from redline.benchmark.matrix import RECORD, read_record
-from redline.benchmark.runs import find_runs, variant_name
+from redline.benchmark.method_names import method_names
+from redline.benchmark.runs import find_runs
 from redline.benchmark.stats import finite
 from redline.benchmark.tracks import TRACKS, track_of
 
@@ -123,7 +122,7 @@ def load(root: Path, only: Sequence[str] | None = None) -> Results:
         planned = {path: planned[path] for path in only if path in planned}
         notes = [note for note in notes if note.partition(":")[0] in only]
     notes = [*unread, *notes]
-    names = _method_names(list(records.values()))
+    names = method_names(list(records.values()))
     runs: list[dict[str, Any]] = []
     evals, updates = Curves(_EVALS, _KEY), Curves(_UPDATES, _KEY)
     for (path, data), name in zip(records.items(), names, strict=True):
@@ -269,33 +268,6 @@ def _run_columns(tasks: Iterable[str]) -> list[str]:
 
 def _planned_key(cell: Mapping[str, Any]) -> dict[str, Any]:
     return {"task": cell["task"], "method": cell["variant"], "seed": cell["seed"]}
-
-
-def _method_names(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A name for every run, equal for runs that differ in nothing but the seed.
-
-    It is the variant's name; where that stands for several settings (a folder above two suites),
-    the settings that differ are added.
-    """
-    plain = [variant_name(data["algo"], data.get("overrides", {})) for data in records]
-    settings = [_settings(data) for data in records]
-    groups: dict[tuple[str, str], list[int]] = {}
-    for i, (name, data) in enumerate(zip(plain, records, strict=True)):
-        groups.setdefault((data["run"]["task"], name), []).append(i)
-    names = list(plain)
-    for (_, name), members in groups.items():
-        keys = sorted({key for i in members for key in settings[i]})
-        differ = [key for key in keys if len({settings[i].get(key) for i in members}) > 1]
-        for i in members if differ else ():
-            values = ", ".join(f"{key}={settings[i].get(key)}" for key in differ)
-            names[i] = f"{name} ({values})"
-    return names
-
-
-def _settings(data: Mapping[str, Any]) -> dict[str, str]:
-    """Everything that is computed, the seed apart, as text."""
-    run = {k: v for k, v in data["run"].items() if k not in (*NOT_HASHED, "seed", "task")}
-    return {key: json.dumps(value) for key, value in {**run, **data["recipe"]}.items()}
 
 
 def _sorted(runs: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:

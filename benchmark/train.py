@@ -22,9 +22,10 @@ from redline.benchmark.recording import (
     Report,
     warm_up,
 )
+from redline.benchmark.silent import silent
 from redline.benchmark.tracks import LANGUAGE, track_of
 from redline.benchmark.worker import Worker
-from redline.benchmark.writing import RunFolder, silent, writing
+from redline.benchmark.writing import RunFolder, writing
 
 if TYPE_CHECKING:
     from redline.llm_track.track import LanguageTrack

@@ -266,47 +266,6 @@ class RunFolder:
             self._hold.release()
 
 
-class SilentFolder(RunFolder):
-    """The same folder for a process that trains along and writes nothing.
-
-    Args:
-        folder: Another process writes it.
-    """
-
-    writes = False
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.last = {}
-        self.trips = Trips()
-        self.highest_mb = 0.0
-        self._started = self._opened = time.time()
-        self._elapsed = 0.0
-        self._views = None
-        self.state = None
-
-    def log(
-        self, step: int, update: int, metrics: Mapping[str, float], arrays: Arrays | None = None
-    ) -> None:
-        """Nothing."""
-
-    def log_eval(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Remember it."""
-        self.last = metrics
-
-    def log_samples(self, step: int, update: int, found: Sequence[Sample]) -> None:
-        """Nothing."""
-
-    def keep(self, learner: Learner, trip: Trip, step: int, update: int) -> None:
-        """Nothing."""
-
-
-@contextlib.contextmanager
-def silent(folder: Path) -> Iterator[RunFolder]:
-    """A folder that is not written, for `writing` in its place."""
-    yield SilentFolder(folder)
-
-
 @contextlib.contextmanager
 def writing(folder: Path, resolved: Resolved) -> Iterator[RunFolder]:
     """The folder of a run that trains within the block: done with its end, failed with an error.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from redline.algorithms import registry
-from redline.benchmark import suite
+from redline.benchmark import suite, suite_files
 from redline.benchmark.arguments import resolve
 from redline.benchmark.cli import COMMANDS, main
 
@@ -83,10 +83,10 @@ def test_commands_and_suites_of_a_page_are_valid(page: str) -> None:
         if name == "run":
             resolve(rest[0], rest[1:])
         if name == "matrix":
-            suite.cells(suite.read(rest[0]), Path("out"))
+            suite.cells(suite_files.read(rest[0]), Path("out"))
     for text in blocks(page, "toml"):
         Path("page.toml").write_text(text)
-        assert suite.cells(suite.read("page.toml"), Path("out"))
+        assert suite.cells(suite_files.read("page.toml"), Path("out"))
 
 
 def test_every_method_has_a_page() -> None:

@@ -101,11 +101,11 @@ def _tasks() -> dict[str, str]:
 
 
 def _suites() -> dict[str, str]:
-    from redline.benchmark import suite
+    from redline.benchmark import suite_files
 
     found = {}
-    for name in suite.shipped():
-        one = suite.read(name)
+    for name in suite_files.shipped():
+        one = suite_files.read(name)
         runs = sum(len(row.tasks) * len(row.seeds) for row in one.variants)
         size = f"{runs} runs on {', '.join(one.tasks)}"
         found[name] = f"{one.question} ({size})" if one.question else size

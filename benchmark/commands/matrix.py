@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from redline.benchmark import matrix, ranks, suite
+from redline.benchmark import matrix, ranks, suite, suite_files
 from redline.benchmark.baselines.catalogue import footnote
 from redline.benchmark.commands.training import (
     Stopped,
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
     check_numbers(config.jobs, config.patience, config.timeout)
     ranks.require_alone("redline matrix")
     _check_launcher(config)
-    chosen = suite.read(config.suite)
+    chosen = suite_files.read(config.suite)
     root = config.out or Path("results") / chosen.name
     cells = suite.chosen(suite.cells(chosen, root, config.seeds, config.steps), config.only)
     gpus = shared_out(config.gpus, config.jobs, (cell.resolved for cell in cells))

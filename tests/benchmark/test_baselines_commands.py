@@ -10,7 +10,8 @@ import pytest
 from redline.benchmark import cli
 from redline.benchmark.baselines import catalogue
 from redline.benchmark.loggers import read_rows
-from redline.benchmark.suite import cells, read
+from redline.benchmark.suite import cells
+from redline.benchmark.suite_files import read
 
 SUITE = """
 tasks = ["CartPole-v1"]

@@ -1,75 +1,15 @@
 """Every rule on a run made of numbers: one that it finds, and one that it must not."""
 
-import json
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from histories import UP, WAVE, ZIGZAG, N, history, trips
 
-from redline.benchmark import cli
 from redline.benchmark.doctor.examine import examine, severe
 from redline.benchmark.doctor.findings import RULES, Finding
 from redline.benchmark.doctor.history import History
 from redline.benchmark.doctor.thresholds import Thresholds
-
-N = 40
-UP = np.linspace(0.0, 1.0, N)
-NOISE = np.random.default_rng(0).normal(0.0, 1.0, N)
-ZIGZAG = np.where(np.arange(N) % 2, 1.0, -1.0)
-WAVE = np.sin(np.arange(N) * 0.4)
-
-# A run with nothing to say about it.
-HEALTHY: dict[str, Any] = {
-    "train/clip_lo": 0.8,
-    "train/clip_fraction": 0.15,
-    "train/outside_band": 0.3,
-    "train/ratio_std": 0.17,
-    "train/ratio_max": 1.7,
-    "train/ratio_p90": 1.15,
-    "train/loss": NOISE,
-    "train/n_updates": 8.0,
-    "train/advantage_mean": 0.0,
-    "train/advantage_std": 1.0,
-    "train/advantage_negative": 0.5,
-    "train/value_loss": 1.0,
-    "train/explained_variance": 0.6,
-    "rollout/group_mixed": 0.7,
-    "rollout/group_std": 0.4,
-    "rollout/ep_rew_mean": 0.4 + 0.4 * UP,
-    "rollout/outside_band": 0.0,
-    "llm/top_answer": 0.05,
-    "train/ratio_reference": 1.05,
-    "train/grad_norm/embedding": 0.005,
-    "follow/0": 1.0,
-}
-EVALS: dict[str, Any] = {"eval/accuracy": [0.4, 0.5, 0.6, 0.7, 0.75]}
-
-
-def history(
-    change: dict[str, Any] | None = None,
-    evals: dict[str, Any] | None = None,
-    recipe: dict[str, Any] | None = None,
-    **more: Any,
-) -> History:
-    values = {"step": (np.arange(N) + 1) * 10.0, **HEALTHY, **(change or {})}
-    metrics = {
-        name: np.broadcast_to(np.asarray(value, dtype=float), (N,)).copy()
-        for name, value in values.items()
-    }
-    curves = {name: np.array(value, dtype=float) for name, value in (evals or EVALS).items()}
-    curves["step"] = np.linspace(0.0, 10.0 * N, len(curves["eval/accuracy"]))
-    run = {"task": "llm:arithmetic", "eval_problems": 200}
-    record = {"run": run, "recipe": {"gamma": 1.0, **(recipe or {})}, **more}
-    review = record.pop("review", {})
-    return History(record, metrics, curves, review)
-
-
-def trips(rule: str, value: float) -> dict[str, Any]:
-    listed = [{"rule": rule, "update": 3, "step": 30, "value": value, "reason": f"{rule} {value}"}]
-    return {"trips": {"count": 1, "rules": {rule: 1}, "listed": listed}}
-
 
 # Rule, what triggers it, what comes near and must not, the severity, a part of the evidence.
 FALLING = {"eval/accuracy": [0.5, 0.7, 0.6, 0.4, 0.3]}
@@ -311,80 +251,6 @@ def test_a_few_updates_are_not_judged() -> None:
     few = history({"train/clip_fraction": 0.01, "train/explained_variance": 0.0})
     short = {name: values[:5] for name, values in few.metrics.items()}
     assert examine(History(few.record, short, few.evals, {})) == []
-
-
-def written(folder: Path, sick: History) -> Path:
-    """A run's files with these numbers."""
-    folder.mkdir(parents=True)
-    run = {"seed": 0, "steps": 400, "evals": 4, **sick.record["run"]}
-    record = {"status": "done", "hash": folder.name, "algo": "grpo", **sick.record, "run": run}
-    (folder / "run.json").write_text(json.dumps(record))
-    for name, table in (("metrics", sick.metrics), ("eval", sick.evals)):
-        rows = [
-            dict(zip(table, map(float, row), strict=True))
-            for row in zip(*table.values(), strict=True)
-        ]
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / f"{name}.jsonl").write_text(text)
-    return folder
-
-
-def test_the_command_says_what_is_found(tmp_path: Path, capsys: Any) -> None:
-    folder = written(tmp_path / "runs" / "sick", history({"train/clip_fraction": 0.03}))
-    assert cli.main(["doctor", str(folder)]) == 0
-    shown = capsys.readouterr().out
-    assert shown.startswith(
-        f"{folder}: 0 warnings, 1 note in 40 updates\n  note T50  steps 10 to 400\n"
-    )
-    assert "advice: no fault by itself: late in training this is healthy" in shown
-    assert shown.endswith("what each number means.\n")
-    assert cli.main(["doctor", str(folder), "--limit.clip-inert", "0.02"]) == 0
-    assert "0 warnings, 0 notes in 40 updates\n" in capsys.readouterr().out
-
-
-def test_the_command_says_how_a_run_ended_and_where_it_is_too_short(
-    tmp_path: Path, capsys: Any
-) -> None:
-    whole = history(**trips("kl", 0.9), status="tripped")
-    short = replace(whole, metrics={name: values[:5] for name, values in whole.metrics.items()})
-    folder = written(tmp_path / "runs" / "short", short)
-    assert cli.main(["doctor", str(folder)]) == 1
-    shown = capsys.readouterr().out
-    assert shown.startswith(
-        f"{folder} (tripped): 1 warning, 0 notes in 5 updates, too few to judge most of (at least "
-        "8)\n  warn T66  step 30\n"
-    )
-
-
-def test_the_command_as_json_for_a_run_and_for_a_folder(tmp_path: Path, capsys: Any) -> None:
-    folder = written(tmp_path / "runs" / "sick", history(**trips("kl", 0.9)))
-    written(tmp_path / "runs" / "well", history())
-    assert cli.main(["doctor", str(folder), "--json"]) == 1
-    (row,) = json.loads(capsys.readouterr().out)
-    assert list(row) == ["rule", "severity", "steps", "evidence", "advice", "source"]
-    assert (row["rule"], row["steps"]) == ("T66", [30, 30])
-    assert cli.main(["doctor", str(tmp_path / "runs"), "--json"]) == 1
-    (row,) = json.loads(capsys.readouterr().out)
-    assert row["run"] == str(folder)
-    assert cli.main(["doctor", str(tmp_path / "runs" / "well"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ([], "say which run: redline doctor RUN"),
-        (["nowhere"], "nowhere is not a folder of runs"),
-        (["."], ". holds no run: there is no readable run.json at or below it"),
-        ([".", "--limit.clip-inertt", "1"], "unknown flag '--limit.clip-inertt'"),
-    ],
-)
-def test_what_is_no_run_is_told(
-    arguments: list[str], says: str, tmp_path: Path, monkeypatch: Any, capsys: Any
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(["doctor", *arguments]) == 2
-    assert says in capsys.readouterr().err
 
 
 def test_warnings_alone_are_severe() -> None:

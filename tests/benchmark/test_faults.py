@@ -16,7 +16,8 @@ from redline.benchmark.files import Hold
 from redline.benchmark.launchers import LocalPool
 from redline.benchmark.outcomes import Fault, failed
 from redline.benchmark.runs import read_run
-from redline.benchmark.suite import cells, read
+from redline.benchmark.suite import cells
+from redline.benchmark.suite_files import read
 
 SUITE = """
 tasks = ["CartPole-v1"]

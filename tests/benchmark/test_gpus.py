@@ -10,7 +10,8 @@ from redline.benchmark.arguments import resolve
 from redline.benchmark.config import Resolved
 from redline.benchmark.gpus import VISIBLE, shared_out
 from redline.benchmark.launchers import LocalPool
-from redline.benchmark.suite import cells, read
+from redline.benchmark.suite import cells
+from redline.benchmark.suite_files import read
 
 SEES = """
 import os, pathlib

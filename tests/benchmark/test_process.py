@@ -11,7 +11,8 @@ from command import REDLINE, unpinned
 
 from redline.benchmark import cli
 from redline.benchmark.launchers import LocalPool
-from redline.benchmark.suite import cells, read
+from redline.benchmark.suite import cells
+from redline.benchmark.suite_files import read
 
 SUITE = """
 tasks = ["CartPole-v1"]

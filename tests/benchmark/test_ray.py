@@ -12,7 +12,8 @@ from redline.benchmark.commands import matrix as command
 from redline.benchmark.outcomes import Outcome
 from redline.benchmark.ray_launcher import RayPool, _Desk, packed, unpack
 from redline.benchmark.runs import read_run
-from redline.benchmark.suite import Cell, cells, read
+from redline.benchmark.suite import Cell, cells
+from redline.benchmark.suite_files import read
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra [ray]")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from redline.benchmark import cli, suite
+from redline.benchmark import cli, suite, suite_files
 from redline.benchmark.errors import BadInput
 
 SMALL = """
@@ -29,7 +29,7 @@ def written(folder: Path, text: str) -> str:
 
 
 def test_cells_take_turns_and_carry_their_settings(tmp_path: Path) -> None:
-    cells = suite.cells(suite.read(written(tmp_path, SMALL)), Path("out"))
+    cells = suite.cells(suite_files.read(written(tmp_path, SMALL)), Path("out"))
     ppo = "ppo--clip.high=0.3--clip.schedule=fixed"
     assert [cell.folder.as_posix() for cell in cells] == [
         f"out/{path}/seed={seed}"
@@ -64,7 +64,7 @@ axes = { clip.high = [0.15, 0.3], "group_size" = [2, 8] }
 def test_a_part_of_a_matrix_may_be_chosen(
     only: list[str], paths: list[str], tmp_path: Path
 ) -> None:
-    cells = suite.cells(suite.read(written(tmp_path, SMALL)), Path("out"), seeds=[0])
+    cells = suite.cells(suite_files.read(written(tmp_path, SMALL)), Path("out"), seeds=[0])
     found = [cell.folder.as_posix() for cell in suite.chosen(cells, only)]
     assert len(found) == len(paths)
     assert all(a.startswith(f"out/{b}") for a, b in zip(found, paths, strict=True))
@@ -79,7 +79,7 @@ def test_a_part_that_is_not_there_is_named(
 
 
 def test_axes_stand_for_every_combination(tmp_path: Path) -> None:
-    cells = suite.cells(suite.read(written(tmp_path, SWEEP)), Path("out"))
+    cells = suite.cells(suite_files.read(written(tmp_path, SWEEP)), Path("out"))
     assert [cell.variant for cell in cells] == [
         f"{algo}--clip.high={high}--group_size={size}--lr=0.01"
         for algo in ("grpo", "dapo")
@@ -103,12 +103,12 @@ def test_axes_stand_for_every_combination(tmp_path: Path) -> None:
 def test_axes_that_cannot_be(axes: str, sentence: str, tmp_path: Path) -> None:
     text = SWEEP.partition("axes")[0] + f"axes = {{ {axes} }}\n"
     with pytest.raises(BadInput) as refused:
-        suite.cells(suite.read(written(tmp_path, text)), Path("out"))
+        suite.cells(suite_files.read(written(tmp_path, text)), Path("out"))
     assert sentence in str(refused.value)
 
 
 def test_seeds_and_steps_can_be_given_anew(tmp_path: Path) -> None:
-    read = suite.read(written(tmp_path, SMALL))
+    read = suite_files.read(written(tmp_path, SMALL))
     cells = suite.cells(read, Path("out"), seeds=[7], steps=50)
     assert [(c.resolved.run.seed, c.resolved.run.steps) for c in cells] == [(7, 50)] * 3
 
@@ -126,7 +126,9 @@ class Mine(Reinforce):
 """
     (tmp_path / "method.py").write_text(plugin)
     text = 'tasks = ["CartPole-v1"]\nseeds = [0]\nalgorithms = ["mine_of_suite"]\n'
-    cells = suite.cells(suite.read(written(tmp_path, text + 'plugin = ["method.py"]')), tmp_path)
+    cells = suite.cells(
+        suite_files.read(written(tmp_path, text + 'plugin = ["method.py"]')), tmp_path
+    )
     assert cells[0].resolved.run.plugin == (tmp_path / "method.py",)
 
 
@@ -144,7 +146,7 @@ seeds = [1, 7]
 
 
 def test_a_variant_may_name_several_methods_and_its_own_seeds(tmp_path: Path) -> None:
-    one = suite.read(written(tmp_path, SEVERAL))
+    one = suite_files.read(written(tmp_path, SEVERAL))
     runs = [(c.resolved.algo, c.resolved.run.seed) for c in suite.cells(one, tmp_path)]
     assert runs == [("ppo", 0), ("npg", 0), ("ppo", 1), ("npg", 1), ("trpo", 1), ("trpo", 7)]
     assert one.seeds == [0, 1, 7]
@@ -157,8 +159,8 @@ def test_a_variant_may_name_several_methods_and_its_own_seeds(tmp_path: Path) ->
 
 
 def test_the_shipped_suites_resolve() -> None:
-    for name in suite.shipped():
-        assert suite.cells(suite.read(name), Path("out"))
+    for name in suite_files.shipped():
+        assert suite.cells(suite_files.read(name), Path("out"))
 
 
 REFUSED = {
@@ -220,18 +222,18 @@ def test_a_wrong_suite_is_one_sentence_before_any_work(
 
 
 def test_a_byte_order_mark_is_no_part_of_a_suite(tmp_path: Path) -> None:
-    assert suite.read(written(tmp_path, "\ufeff" + SMALL)).seeds == [0, 1]
+    assert suite_files.read(written(tmp_path, "\ufeff" + SMALL)).seeds == [0, 1]
 
 
 def test_a_suite_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="unknown suite 'dem'; nearest: demo"):
-        suite.read("dem")
+        suite_files.read("dem")
     with pytest.raises(BadInput, match=r"cannot read suite .*none.toml: No such file"):
-        suite.read(str(tmp_path / "none.toml"))
+        suite_files.read(str(tmp_path / "none.toml"))
 
 
 def test_a_suite_file_without_its_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "clip.toml").write_text(SMALL)
     with pytest.raises(BadInput, match=r"'clip'; there is a file clip\.toml: say its whole name"):
-        suite.read("clip")
+        suite_files.read("clip")
