@@ -69,6 +69,22 @@ def test_padding_is_not_recorded(library: str) -> None:
 
 
 @libraries
+def test_rows_that_were_not_read_count_in_the_shares(library: str) -> None:
+    # Row 0 was read: 1 of its 2 elements is clipped, which is 1 of the step's 3.
+    to = LIBRARIES[library]
+    mask = np.array([[True, True, False], [True, False, False]])
+    old = np.where(mask, -1.0, 1e6)
+    batch = Batch(to(old), to(old), to(old), to(np.array([[1.0], [0.0]]) + 0.0 * old), to(mask))
+    read = batch.take(slice(0, 1))
+    keep = np.array([[True, False, False]])
+    recorder = Recorder()
+    recorder.record(read, Weights(read.mask, to(keep), read.mask), to(old[:1] + 0.2), of=batch)
+    metrics = recorder.metrics()
+    close(metrics["train/clip_fraction"], 1.0 / 3.0)
+    close(metrics["train/approx_kl"], np.exp(0.2) - 1.2, rtol=1e-6)
+
+
+@libraries
 def test_approx_kl(library: str) -> None:
     close(approx_kl(LIBRARIES[library](np.array([0.1, 0.3]))), 0.0275149, rtol=2e-6)
     close(approx_kl(LIBRARIES[library](np.array([-0.1, -0.3]))), 0.0228278, rtol=2e-6)
