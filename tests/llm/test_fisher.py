@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 from closeness import close
-from micro import MODELS, llama, micro_batch, row_by_row, sibling
+from micro import MODELS, exact, llama, micro_batch, row_by_row, sibling
 from torch.func import hessian
 
 from redline.algorithms.core.curvature import conjugate_gradient, damped, dense_matrix
 from redline.algorithms.core.types import Batch
+from redline.llm_track import completions
 from redline.llm_track.models import checkpoint_layers
 from redline.llm_track.policy import CausalLMPolicy
 
@@ -115,3 +116,18 @@ def test_natural_steps_in_bfloat16_are_refused() -> None:
     policy = CausalLMPolicy(llama(torch.bfloat16))
     with pytest.raises(ValueError, match="need float32 parameters, and these are"):
         policy.fisher_product(micro_batch(policy))
+
+
+def test_the_product_of_rows_of_several_lengths_is_that_of_one_micro_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    policy = exact()
+    batch = micro_batch(policy, groups=4, group_size=3)
+    v = torch.randn(len(policy.parameters), dtype=torch.float64)
+    found = []
+    for least, several in ((100, False), (1, True)):
+        monkeypatch.setattr(completions, "_LEAST_ROWS", least)
+        made = list(policy.parts(batch.observation, batch.mask))
+        assert (len(made) > 1) == several and policy.fit_together(made)
+        found.append(policy.fisher_product(batch)(v))
+    close(found[1], found[0], rtol=1e-10, atol=1e-12)
