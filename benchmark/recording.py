@@ -131,6 +131,7 @@ class Recorder:
         return {
             "files": self._folder.files(),
             "seconds": self._folder.seconds,
+            "cpu_seconds": self._folder.cpu_seconds,
             "marks": list(self._marks),
             "busy": self._busy,
             "peak_mb": self._peak_mb,

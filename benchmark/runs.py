@@ -38,6 +38,7 @@ _OPTIONAL: dict[str, Any] = {
     "error": str,
     "started": int | float,
     "wall_seconds": int | float,
+    "cpu_seconds": int | float,
     "peak_memory_mb": int | float,
     "resumed": list,
     "trips": dict,

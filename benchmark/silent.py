@@ -33,7 +33,7 @@ class SilentFolder(RunFolder):
         self.trips = Trips()
         self.highest_mb = 0.0
         self._started = self._opened = time.time()
-        self._elapsed = 0.0
+        self._elapsed, self._busy = 0.0, -time.process_time()
         self._views = None
         self.state = None
 

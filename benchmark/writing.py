@@ -120,7 +120,7 @@ class RunFolder:
         self.folder, self._resolved = folder, resolved
         self.last: Mapping[str, float] = {}
         self._started = self._opened = time.time()
-        self._elapsed = 0.0
+        self._elapsed, self._busy = 0.0, -time.process_time()
         self.trips = Trips()
         self.highest_mb = 0.0
         try:
@@ -147,6 +147,7 @@ class RunFolder:
             progress = self.state[resume.PROGRESS]
             self._resumed = [*record.get("resumed", []), self._cut(progress)]
             self._elapsed, self._started = progress["seconds"], record["started"]
+            self._busy += progress.get("cpu_seconds", 0.0)
             self.trips.load(progress["trips"])
             kept = [*progress["files"], checkpoint.NAME, checkpoint.PREVIOUS, TRIP, GRADES, REVIEW]
         else:
@@ -181,6 +182,7 @@ class RunFolder:
             status,
             self._started,
             wall_seconds=self.seconds,
+            cpu_seconds=self.cpu_seconds,
             **more,
         )
 
@@ -188,6 +190,11 @@ class RunFolder:
     def seconds(self) -> float:
         """Seconds that the run has taken, before a cut and since."""
         return self._elapsed + time.time() - self._opened
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Seconds of CPU that this process has spent on the run, before a cut and since."""
+        return self._busy + time.process_time()
 
     @property
     def peak_mb(self) -> float:

@@ -20,6 +20,7 @@ from redline.benchmark.arguments import resolve
 from redline.benchmark.config import Resolved
 from redline.benchmark.errors import BadInput
 from redline.benchmark.loading import load
+from redline.benchmark.resume import PROGRESS
 from redline.benchmark.runs import is_done
 from redline.benchmark.train import train
 from redline.llm_track.models import load_model
@@ -84,6 +85,21 @@ def check(algo: str, arguments: Sequence[str], folder: Path, steps: Sequence[int
     assert record["status"] == "done" and len(record["resumed"]) == len(steps)
     assert all(entry["exact"] for entry in record["resumed"])
     same_runs(folder / "whole", folder / "cut")
+
+
+def test_seconds_of_cpu_are_those_before_and_after_a_cut(tmp_path: Path) -> None:
+    resolved = resolve("ppo", [*CARTPOLE, *sizes("ppo")])
+    cut(resolved, tmp_path, 1200)
+    # As if the part before the cut had taken an hour.
+    state = checkpoint.load(tmp_path)
+    state[PROGRESS]["cpu_seconds"] += 3600.0
+    checkpoint.save(tmp_path, state)
+    before = time.process_time()
+    train(resolved, tmp_path)
+    spent = time.process_time() - before
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert 3600.0 < record["cpu_seconds"] < 3600.0 + 2 * spent + 60
+    assert record["wall_seconds"] < 3600
 
 
 # The others of grpo's family have its parts and nothing of their own to remember.
