@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check slow chaos gpu-check bench docs clean
+.PHONY: help demo test check slow chaos mujoco-table gpu-check bench docs clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile
@@ -29,6 +29,9 @@ slow: $(STAMP)  ## the slow tests (learning runs)
 
 chaos: $(STAMP)  ## kill -9 at 20 random moments of a small matrix of both tracks: nothing may be lost (minutes)
 	CHAOS_POINTS=20 $(BIN)/pytest -m slow -s tests/benchmark/test_chaos.py
+
+mujoco-table: $(STAMP)  ## train what the MuJoCo table lacks (hours; goes on where it was ended) and write it
+	$(BIN)/redline table mujoco_1m --jobs 2 --out results/mujoco_1m
 
 gpu-check: $(STAMP)  ## language-model updates on a GPU: speed, memory, agreement with the CPU (minutes)
 	$(BIN)/python tests/gpu_check.py

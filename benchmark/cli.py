@@ -20,6 +20,7 @@ redline: a benchmark suite for policy optimisation.
 
   redline run ALGO --task TASK [settings]   train one run
   redline matrix SUITE [--jobs N]           train every run of a suite that is missing
+  redline table SUITE [--jobs N]            the same; finished runs stay as small summaries
   redline compare ALGO ALGO... --task TASK  train what is missing, say which is better
   redline report DIR [--baseline ALGO]      tables and curves of all runs below a folder
   redline doctor RUN|DIR [--json]           what is wrong with a run, with evidence and advice
@@ -41,6 +42,7 @@ COMMAND --help lists its settings; redline run ppo --help those of an algorithm.
 COMMANDS = (
     "run",
     "matrix",
+    "table",
     "compare",
     "report",
     "doctor",
