@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from redline.benchmark.curves import Curves, read_curve
+from redline.benchmark.curves import Curves, number_or_nan, read_curve
 from redline.benchmark.errors import BadInput
 from redline.benchmark.matrix import RECORD, read_record
 from redline.benchmark.method_names import method_names
@@ -206,13 +206,11 @@ def _incomplete(data: Mapping[str, Any], evals: Any) -> str | None:
     # A run that learns nothing more ends on equal rewards: the step tells a cut there.
     if ends[0] < ends[1]:
         return f"ends at step {ends[0]:,.0f} of {ends[1]:,}"
-    final = pd.to_numeric(pd.Series(data.get("final", {}), dtype=object), errors="coerce")
-    track = track_of(data["run"]["task"])
+    track, recorded = track_of(data["run"]["task"]), data.get("final", {})
     for name in (track.headline, track.second):
-        if not np.array_equal(last[name], final.get(name, np.nan), equal_nan=True):
-            return (
-                f"ends with {name} {last[name]:.10g}, run.json with {final.get(name, np.nan):.10g}"
-            )
+        final = number_or_nan(recorded.get(name))
+        if last[name] != final and not (np.isnan(last[name]) and np.isnan(final)):
+            return f"ends with {name} {last[name]:.10g}, run.json with {final:.10g}"
     return None
 
 

@@ -47,6 +47,26 @@ def test_rows_count_up_to_the_first_that_is_damaged(damaged: str, tmp_path: Path
     assert read_curve(path, ("step", "a")).tolist() == [[1, 2]]
 
 
+@pytest.mark.parametrize(
+    "row, value",
+    [
+        (b'{"step": 2, "a": NaN}', NAN),
+        (b'{"step": 2, "a": 3, "b": Infinity}', 3.0),
+        (b'{"step": 2, "a": 3, "b": "\xff"}', 3.0),
+        (b'{"step": 2, "a": 3, "b": "\\ud800"}', 3.0),
+        (b'{"step": 2, "a": 9, "a": 3}', 3.0),
+        (b'{"step": 2, "a": 123456789012345678901234567890}', 123456789012345678901234567890.0),
+        (b'{"step": 2, "a": 0.1000000000000000055511151231257827}', 0.1),
+        (b'{"step": 2, "a": 3}\r', 3.0),
+    ],
+)
+def test_a_row_that_readers_of_json_disagree_about_is_read_as_written(
+    row: bytes, value: float, tmp_path: Path
+) -> None:
+    (tmp_path / "m").write_bytes(b'{"step": 1, "a": 2}\n' + row + b'\n{"step": 3, "a": 4}\n')
+    np.testing.assert_array_equal(read_curve(tmp_path / "m", ("step", "a"))[:, 1], [2, value, 4])
+
+
 def test_runs_become_one_table() -> None:
     curves = Curves(("step", "a"), ("task", "seed"))
     assert list(curves.frame().columns) == ["step", "a", "task", "seed"]
