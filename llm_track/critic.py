@@ -55,14 +55,24 @@ class HeadCritic(AutogradCritic):
         if self._kept_of != self.policy.version:
             self._kept.clear()
             self._kept_of = self.policy.version
-        bytes_of = [x.cpu().numpy() for x in (observation, mask)]
-        keys = [row.tobytes() + valid.tobytes() for row, valid in zip(*bytes_of, strict=True)]
+        keys = _keys(observation, mask)
         missing = [i for i, key in enumerate(keys) if key not in self._kept]
+        if missing and (rows := self.policy.known_rows()) is not None:
+            read, of, known = rows
+            found = (row[valid] for row, valid in zip(known, of, strict=True))
+            self._kept |= zip(_keys(read, of), found, strict=True)
+            missing = [i for i in missing if keys[i] not in self._kept]
         if missing:
             states = self.policy.hidden(observation[missing], mask[missing])
             for i, row in zip(missing, states, strict=True):
                 self._kept[keys[i]] = row[mask[i]]
         return torch.cat([self._kept[key] for key in keys])
+
+
+def _keys(observation: Tensor, mask: Tensor) -> list[bytes]:
+    """What tells a row and its elements from others."""
+    rows, valid = (x.cpu().numpy() for x in (observation, mask))
+    return [row.tobytes() + elements.tobytes() for row, elements in zip(rows, valid, strict=True)]
 
 
 def _value_head(width: int, hidden: int | None, rng: np.random.Generator | None) -> nn.Sequential:

@@ -130,11 +130,12 @@ class CausalNetwork(FlatModule):
         per_token = _ACTIVATIONS * config.num_hidden_layers * config.hidden_size
         return int(_ACTIVATION_BYTES // (per_token * self.parameters.itemsize))
 
-    def fit_together(self, parts: Sequence[Part]) -> bool:
-        """All parts are no more than one micro-batch may be, so that their graphs can be kept."""
+    def fit_together(self, parts: Sequence[Part], copies: int = 1) -> bool:
+        """`copies` of all parts are no more than one micro-batch may be: graphs can be kept."""
         if self.rows is not None:
-            return sum(len(part.tokens) for part in parts) <= self.rows
-        return len(parts) == 1 or sum(part.tokens.numel() for part in parts) <= self._most_tokens
+            return copies * sum(len(part.tokens) for part in parts) <= self.rows
+        tokens = copies * sum(part.tokens.numel() for part in parts)
+        return copies == len(parts) == 1 or tokens <= self._most_tokens
 
     def states(self, part: Part, values: dict[str, Tensor] | None = None) -> Tensor:
         """The last layer's states [N, D] that a part's elements are drawn from.
@@ -158,13 +159,22 @@ class CausalNetwork(FlatModule):
             rows = self.asarray(observation), self.asarray(mask)
             self._known = _Known(self.version, *rows, states)
 
-    def _remembered(self, observation: Tensor, mask: Tensor) -> Tensor | None:
-        known = self._known
-        if known is None or known.version != self.version:
+    def known_rows(self) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Observations, masks and states of rows read since the parameters moved, if any.
+
+        Nothing is known where several processes share the rows.
+        """
+        if self._known is not None and self._known.version != self.version:
             self._known = None
+        return None if self._known is None else self._known[1:]
+
+    def _remembered(self, observation: Tensor, mask: Tensor) -> Tensor | None:
+        rows = self.known_rows()
+        if rows is None:
             return None
-        same = torch.equal(known.mask, mask) and torch.equal(known.observation, observation)
-        return known.states if same else None
+        read, of, states = rows
+        same = torch.equal(of, mask) and torch.equal(read, observation)
+        return states if same else None
 
     def hidden(self, observation: Array, mask: Array) -> Tensor:
         """The last layer's states [B, T, D] that each element is drawn from; 0 where masked."""

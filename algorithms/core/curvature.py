@@ -16,6 +16,13 @@ MAX_DENSE_PARAMETERS = 20_000
 Product = Callable[[Array], Array]
 
 
+class Solution(NamedTuple):
+    """x [P] of a linear system A x = b, exact or not, and x'A x."""
+
+    x: Array
+    quadratic: float
+
+
 def damped(product: Product, damping: float) -> Product:
     """v -> (F + damping I) v."""
     return lambda v: product(v) + damping * v
@@ -23,7 +30,7 @@ def damped(product: Product, damping: float) -> Product:
 
 def conjugate_gradient(
     product: Product, b: Array, iterations: int = 10, tolerance: float = 1e-10
-) -> Array:
+) -> Solution:
     """x with A x = b for a symmetric positive definite A (Nocedal & Wright, Algorithm 5.2).
 
     Args:
@@ -33,7 +40,8 @@ def conjugate_gradient(
         tolerance: Stop when |r|^2 <= tolerance * |b|^2.
 
     Returns:
-        [P]; the best iterate so far if a direction of non-positive curvature shows up.
+        x [P], the best iterate so far if a direction of non-positive curvature shows up, and
+        x'A x = x'(b - r), for which the residual r saves a product.
     """
     x = b * 0.0
     residual = b + 0.0
@@ -52,7 +60,7 @@ def conjugate_gradient(
         residual = residual - step * image
         previous, norm = norm, float(residual @ residual)
         direction = residual + (norm / previous) * direction
-    return x
+    return Solution(x, float(x @ (b - residual)))
 
 
 def dense_matrix(product: Product, like: Array) -> np.ndarray:

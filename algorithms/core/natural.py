@@ -62,9 +62,10 @@ class FisherSolve:
         gradient = parts * gradient if parts > 1 else gradient
         if self.solver == "dense":
             x = policy.asarray(curvature.dense_solve(product, gradient))
+            quadratic = float(x @ gradient)
         else:
-            x = curvature.conjugate_gradient(product, gradient, self.cg_iterations)
-        return x, float(x @ product(x)) / parts
+            x, quadratic = curvature.conjugate_gradient(product, gradient, self.cg_iterations)
+        return x, quadratic / parts
 
 
 class _Direction(NamedTuple):

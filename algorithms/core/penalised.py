@@ -218,31 +218,28 @@ class KLPenalty:
         penalty = OldPolicyPenalty(in_force, self.over, self.reverse)
         penalised = dataclasses.replace(objective, old_policy=penalty)
         start = policy.snapshot()
+        # Now, not after the steps: a language model still remembers what it said of the batch.
+        before = _value(policy, batch, penalised)
         _, metrics = self.steps.update(state, policy, batch, penalised, progress, rng)
-        gain = self._shorten(policy, batch, penalised, start)
+        gain = self._shorten(policy, batch, penalised, start, before)
         return policy, metrics | theoretical | {
             "train/kl_coef": in_force,
             "train/step_accepted": float(gain > 0.0),
             "train/penalised_gain": gain,
         }
 
-    def _shorten(self, policy: Policy, batch: Batch, objective: Objective, start: Array) -> float:
+    def _shorten(
+        self, policy: Policy, batch: Batch, objective: Objective, start: Array, before: float
+    ) -> float:
         """Leave the policy at the accepted fraction of its step; the penalised gain there."""
         step = policy.snapshot() - start
-        penalty = objective.old_policy
-        assert penalty is not None
 
-        def penalised(fraction: float) -> float:
+        def gain(fraction: float) -> float:
             policy.restore(start + fraction * step)
-            evaluation = policy.evaluate(batch)
-            divergence = sensitive_kl(policy, batch, evaluation, penalty.reverse)
-            return objective.value(policy, batch, evaluation.log_prob) - penalty.value(
-                policy.xp, divergence=divergence, mask=batch.mask
-            )
+            return _value(policy, batch, objective) - before
 
-        before = penalised(0.0)
         found = backtrack(
-            lambda fraction: Trial(penalised(fraction) - before, 0.0),
+            lambda fraction: Trial(gain(fraction), 0.0),
             [0.5**k for k in range(self.max_halvings + 1)],
             max_kl=0.0,
         )
@@ -250,3 +247,14 @@ class KLPenalty:
             policy.restore(start)
             return 0.0
         return found[1].gain
+
+
+def _value(policy: Policy, batch: Batch, objective: Objective) -> float:
+    """The objective less its penalty, on the whole batch."""
+    penalty = objective.old_policy
+    assert penalty is not None
+    evaluation = policy.evaluate(batch)
+    divergence = sensitive_kl(policy, batch, evaluation, penalty.reverse)
+    return objective.value(policy, batch, evaluation.log_prob) - penalty.value(
+        policy.xp, divergence=divergence, mask=batch.mask
+    )

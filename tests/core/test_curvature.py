@@ -39,7 +39,7 @@ def times(matrix: Any) -> Any:
 def test_conjugate_gradient_is_a_dense_solve(size: int) -> None:
     matrix = positive_definite(size, seed=size)
     b = np.random.default_rng(0).normal(size=size)
-    x = conjugate_gradient(times(matrix), b, iterations=5 * size, tolerance=1e-26)
+    x, _ = conjugate_gradient(times(matrix), b, iterations=5 * size, tolerance=1e-26)
     close(x, np.linalg.solve(matrix, b), rtol=1e-9, atol=1e-11)
     close(dense_solve(times(matrix), b), np.linalg.solve(matrix, b), rtol=1e-10)
 
@@ -47,7 +47,7 @@ def test_conjugate_gradient_is_a_dense_solve(size: int) -> None:
 def test_conjugate_gradient_runs_on_torch() -> None:
     matrix = torch.as_tensor(positive_definite(6, seed=1))
     b = torch.arange(6.0, dtype=torch.float64)
-    x = conjugate_gradient(times(matrix), b, iterations=30, tolerance=1e-26)
+    x, _ = conjugate_gradient(times(matrix), b, iterations=30, tolerance=1e-26)
     assert isinstance(x, torch.Tensor)
     close(x, torch.linalg.solve(matrix, b), rtol=1e-9, atol=1e-11)
 
@@ -62,7 +62,7 @@ def test_conjugate_gradient_counts_its_products(iterations: int, tolerance: floa
         return matrix @ v
 
     b = np.ones(20)
-    x = conjugate_gradient(product, b, iterations, tolerance)
+    x, _ = conjugate_gradient(product, b, iterations, tolerance)
     assert len(calls) <= iterations
     if tolerance:
         residual = b - matrix @ x
@@ -82,13 +82,24 @@ def test_conjugate_gradient_of_zero_is_zero() -> None:
     def refuse(v: Any) -> Any:
         raise AssertionError("nothing to solve")
 
-    identical(conjugate_gradient(refuse, np.zeros(3)), np.zeros(3))
+    x, quadratic = conjugate_gradient(refuse, np.zeros(3))
+    identical(x, np.zeros(3))
+    assert quadratic == 0.0
 
 
 @pytest.mark.parametrize("curvature", [-1.0, 0.0, np.nan])
 def test_conjugate_gradient_stops_at_a_flat_or_falling_direction(curvature: float) -> None:
-    x = conjugate_gradient(times(np.diag([curvature, curvature])), np.ones(2))
+    x, quadratic = conjugate_gradient(times(np.diag([curvature, curvature])), np.ones(2))
     identical(x, np.zeros(2))
+    assert quadratic == 0.0
+
+
+@pytest.mark.parametrize("iterations", [1, 3, 40])
+def test_conjugate_gradient_knows_its_quadratic_form(iterations: int) -> None:
+    matrix = positive_definite(12, seed=4)
+    b = np.random.default_rng(1).normal(size=12)
+    x, quadratic = conjugate_gradient(times(matrix), b, iterations)
+    assert quadratic == pytest.approx(x @ matrix @ x, rel=1e-12)
 
 
 def mean_kl(policy: MLPPolicy, batch: Batch, flat: Any) -> Any:

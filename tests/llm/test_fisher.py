@@ -52,7 +52,7 @@ def test_the_product_is_the_hessian_of_the_mean_kl(kind: str, ways: dict[str, in
     # The natural direction, against a dense solve.
     gradient = torch.as_tensor(np.random.default_rng(0).normal(size=len(expected)))
     product = damped(policy.fisher_product(batch), 0.1)
-    x = conjugate_gradient(product, gradient, iterations=200, tolerance=1e-24)
+    x, _ = conjugate_gradient(product, gradient, iterations=200, tolerance=1e-24)
     dense = torch.linalg.solve(expected + 0.1 * torch.eye(len(expected)).double(), gradient)
     close(x, dense, rtol=1e-6, atol=1e-8)
 
