@@ -76,8 +76,8 @@ def judgements(results: Results, task: str, how: Judging) -> dict[str, Judgement
     return judge(found, how.baseline, how.paired) if how.baseline in found else {}
 
 
-def comparison(results: Results, task: str, how: Judging) -> Table:
-    """Differences to one method, with verdicts."""
+def comparison(results: Results, task: str, how: Judging) -> Table | None:
+    """Differences to one method, with verdicts; None where nothing can be compared with it."""
     found = samples(results, task, how.by)
     rows = []
     for method, one in judgements(results, task, how).items():
@@ -92,10 +92,22 @@ def comparison(results: Results, task: str, how: Judging) -> Table:
                 one.text,
             ]
         )
+    if not rows:
+        return None
     test = "paired t test on common seeds" if how.paired else "Welch's t test"
     title = f"compared with {how.baseline} by {test}, p after Holm over these rows"
     header = ["algorithm", f"{how.by} − {how.baseline}", "95% interval", "p", "P(better)"]
     return Table(title, [*header, "verdict"], rows)
+
+
+def uncompared(results: Results, task: str, how: Judging) -> str | None:
+    """Why nothing is compared on a task, as a sentence; None where something is."""
+    methods = [name for name, _ in methods_of(results, task)]
+    if how.baseline not in methods:
+        return f"Nothing is compared here, for {how.baseline} was not run on {task}."
+    if len(methods) == 1:
+        return f"Nothing is compared here, for only {how.baseline} was run on {task}."
+    return None
 
 
 def unlike(results: Results, task: str) -> list[str]:

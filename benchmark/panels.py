@@ -82,17 +82,23 @@ def draw(axis: Axes, frame: pd.DataFrame, metric: str, styles: dict[str, Any]) -
         metric: Name of the column.
         styles: Method -> style of its curve.
     """
+    found = frame[["method", "seed", "step", metric]].dropna(subset=[metric])
+    by_method = dict(list(found.groupby("method", observed=True, sort=False)))
     for method, style in styles.items():
-        runs = frame[frame["method"] == method].dropna(subset=[metric])
-        if not len(runs) or (metric not in EVALUATED and not runs[metric].any()):
+        runs = by_method.get(method)
+        if runs is None or (metric not in EVALUATED and not runs[metric].any()):
             continue  # a method without a clip has a clip fraction of 0 throughout
+        seed, step, value = (runs[name].to_numpy() for name in ("seed", "step", metric))
         if metric in EVALUATED:
-            step, mean, low, high = _over_seeds([one for _, one in runs.groupby("seed")], metric)
-            axis.fill_between(step, low, high, color=style["color"], alpha=0.13, linewidth=0)
+            at, mean, low, high = _over_seeds(seed, step, value)
+            axis.fill_between(at, low, high, color=style["color"], alpha=0.13, linewidth=0)
         else:
-            step, mean = _binned(runs, metric)
+            at, mean = _binned(seed, step, value)
+            if metric in _LOGARITHMIC:
+                # A log axis has no place for 0 (a refused step, say): a gap, no fall to the floor.
+                mean = np.where(mean > 0, mean, np.nan)
         # A line of one point is not seen.
-        axis.plot(step, mean, label=method, marker="o" if len(step) == 1 else "", **style)
+        axis.plot(at, mean, label=method, marker="o" if len(at) == 1 else "", **style)
     if metric in _LOGARITHMIC:
         axis.set_yscale("log")
     elif metric in EVALUATED and np.isfinite(frame[metric]).any():
@@ -106,30 +112,40 @@ def draw(axis: Axes, frame: pd.DataFrame, metric: str, styles: dict[str, Any]) -
     axis.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
-def _over_seeds(curves: Sequence[pd.DataFrame], metric: str) -> tuple[Any, Any, Any, Any]:
+def _over_seeds(seed: Any, step: Any, value: Any) -> tuple[Any, Any, Any, Any]:
     """Steps, mean, and bounds of the t interval at every step, by linear interpolation.
 
     Seeds are evaluated at slightly different steps where rollouts are whole episodes. Beyond its
     own last point a seed counts no more, unless only the end of the last rollout is missing.
     """
-    ends = [float(curve["step"].iloc[-1]) for curve in curves]
-    steps = np.linspace(0.0, max(ends), max(map(len, curves)))
-    gap = max(ends) / max(len(steps) - 1, 1)
+    order = np.argsort(seed, kind="stable")
+    cuts = np.flatnonzero(np.diff(seed[order])) + 1
+    curves = list(zip(np.split(step[order], cuts), np.split(value[order], cuts), strict=True))
+    last = max(own[-1] for own, _ in curves)
+    steps = np.linspace(0.0, last, max(len(own) for own, _ in curves))
+    gap = last / max(len(steps) - 1, 1)
     rows = []
-    for curve, end in zip(curves, ends, strict=True):
-        beyond = None if max(ends) - end < gap else np.nan
-        rows.append(np.interp(steps, curve["step"], curve[metric], left=np.nan, right=beyond))
+    for own, reached in curves:
+        beyond = None if last - own[-1] < gap else np.nan
+        rows.append(np.interp(steps, own, reached, left=np.nan, right=beyond))
     columns = [column[np.isfinite(column)] for column in np.array(rows).T]
     mean = [column.mean() if len(column) else np.nan for column in columns]
     bounds = [t_interval(column) or (np.nan, np.nan) for column in columns]
     return steps, np.array(mean), *np.array(bounds).T
 
 
-def _binned(runs: pd.DataFrame, metric: str) -> tuple[Any, Any]:
+def _binned(seed: Any, step: Any, value: Any) -> tuple[Any, Any]:
     """Steps and means of a training metric: of each seed within a bin, then of the seeds."""
-    bins = pd.cut(runs["step"], _BINS, labels=False)
-    per_seed = runs.groupby([bins, runs["seed"]])[["step", metric]].mean()
-    mean = per_seed.groupby(level=0).mean()
-    # A log axis has no place for 0 (a refused step, say): a gap instead of a fall to the floor.
-    value = mean[metric].where(mean[metric] > 0) if metric in _LOGARITHMIC else mean[metric]
-    return mean["step"].to_numpy(), value.to_numpy()
+    seeds, place = np.unique(seed, return_inverse=True)
+    width = (step.max() - step.min()) / _BINS or 1.0
+    # A step on an edge belongs to the bin before it.
+    bins = np.clip(np.ceil((step - step.min()) / width).astype(int) - 1, 0, _BINS - 1)
+    cell, shape = bins * len(seeds) + place, (_BINS, len(seeds))
+    count = np.bincount(cell, minlength=_BINS * len(seeds)).reshape(shape)
+    filled = count.any(axis=1)
+    of_seed = [
+        np.bincount(cell, weights, _BINS * len(seeds)).reshape(shape) / np.maximum(count, 1)
+        for weights in (step, value)
+    ]
+    at, mean = (each[filled].sum(axis=1) / (count[filled] > 0).sum(axis=1) for each in of_seed)
+    return at, mean

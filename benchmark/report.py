@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from redline.benchmark import tables
 from redline.benchmark.baselines.catalogue import footnote
-from redline.benchmark.comparison import By, Judging, comparison, judging, unlike
+from redline.benchmark.comparison import By, Judging, judging, unlike
+from redline.benchmark.contents import Contents, contents
 from redline.benchmark.doctor.examine import examine
 from redline.benchmark.doctor.history import read as read_history
 from redline.benchmark.errors import BadInput, first_line
 from redline.benchmark.records import Results, load
-from redline.benchmark.scores import across_tasks
 from redline.benchmark.tracks import CONTROL, LANGUAGE, TRACKS, Track, track_of
 
 _MEASURES = {
@@ -57,24 +56,29 @@ lost runs. *P(better)* is the chance that a run beats one of the baseline, ties 
 
 
 def write(
-    root: Path, baseline: str | None = None, by: By = "final", paired: bool = False
-) -> tuple[Results, Judging | None]:
-    """Write the four files into `root`; gives what they were made of, and how it is compared.
+    root: Path,
+    baseline: str | None = None,
+    by: By = "final",
+    paired: bool = False,
+    only: Sequence[str] | None = None,
+) -> Contents:
+    """Write the four files into `root`; gives what they say.
 
     Args:
         root: Folder with runs at or below it.
         baseline: Method that the others are compared with; None: ppo, else the first.
         by: Result of a run that is compared.
         paired: Compare runs of the same seed.
+        only: Paths below `root` of the runs that count; None: all.
 
     Raises:
         BadInput: No runs there, no such method, or the folder cannot be written.
     """
-    results = load(root)
+    results = load(root, only)
     if not results.records:
         raise BadInput(f"{root} holds no run yet: there is no readable run.json at or below it")
     how = judging(results, baseline, by, paired)
-    findings = examined(root, results)
+    said = contents(results, how, examined(root, results))
     # matplotlib takes longer to import than wrong input to answer.
     from redline.benchmark import plots
     from redline.benchmark.page.render import render
@@ -82,17 +86,16 @@ def write(
     try:
         plots.save(results, root / "report.png")
         results.runs.to_csv(root / "report.csv", index=False, float_format="%.10g")
-        text = "\n\n".join(part.strip() for part in _parts(root, results, how, findings)) + "\n"
+        text = "\n\n".join(filter(None, map(str.strip, _parts(root, said)))) + "\n"
         (root / "report.md").write_text(text, encoding="utf-8")
-        (root / "report.html").write_text(render(root, results, how, findings), encoding="utf-8")
+        (root / "report.html").write_text(render(root, said), encoding="utf-8")
     except OSError as error:
         raise BadInput(f"cannot write to {root}: {error.strerror or error}") from error
-    return results, how
+    return said
 
 
-def _parts(
-    root: Path, results: Results, how: Judging | None, findings: Sequence[str]
-) -> Iterable[str]:
+def _parts(root: Path, said: Contents) -> Iterable[str]:
+    results, how = said.results, said.how
     tracks = _tracks(results)
     yield f"# {title(root, results)}"
     yield "\n\n".join(questions(results))
@@ -102,24 +105,24 @@ def _parts(
     units = " or ".join(track.unit for track in tracks)
     quantity = " or ".join(track.quantity for track in tracks)
     yield f"![{quantity}, KL and clip fraction over {units}](report.png)"
-    for task in results.tasks:
+    for task, found in said.tables.items():
         yield f"## {task}"
-        for table in of_task(results, task, how):
+        for table in found:
             yield f"{table.title[0].upper()}{table.title[1:]}:"
             yield table.markdown()
-    if how is not None and len(results.tasks) > 1:
+        yield found.uncompared or ""
+    if how is not None and said.across is not None:
         yield "## All tasks"
-        table = across_tasks(results, how)
-        yield f"{table.title}: 0 is the untrained policy, 1 is {how.baseline}'s mean."
-        yield table.markdown()
+        yield f"{said.across.title}: 0 is the untrained policy, 1 is {how.baseline}'s mean."
+        yield said.across.markdown()
     if lines := tripped(results):
         yield "## Trips of the breaker"
         yield TRIPS
         yield "\n".join(f"- {line}" for line in lines)
-    if findings:
+    if said.findings:
         yield "## What the doctor says"
         yield DOCTOR
-        yield "\n".join(f"- {line}" for line in findings)
+        yield "\n".join(f"- {line}" for line in said.findings)
     if lines := problems(results):
         yield "## What does not count, or not alike"
         yield "\n".join(f"- {line}" for line in lines)
@@ -226,12 +229,6 @@ def problems(results: Results) -> list[str]:
         lines.append(f"{run.path}: {run.status}{error}")
     differ = [note for task in results.tasks for note in unlike(results, task)]
     return [*lines, *results.notes, *differ]
-
-
-def of_task(results: Results, task: str, how: Judging | None) -> list[tables.Table]:
-    """All tables of one task, in the order of a report."""
-    found = tables.of_task(results, task)
-    return found if how is None else [*found, comparison(results, task, how)]
 
 
 def _provenance(results: Results) -> Iterable[str]:

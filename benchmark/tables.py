@@ -118,17 +118,6 @@ def _of_curve(runs: pd.DataFrame, suffix: str) -> list[str]:
     return [mean_and_half_width(summarise(done(runs)[name + suffix])) for name in CURVES]
 
 
-def of_task(results: Results, task: str) -> list[Table]:
-    """Tables of one task that compare nothing, in the order of a report."""
-    tables = [
-        rewards(results, task),
-        sampled(results, task),
-        robust(results, task),
-        costs(results, task),
-    ]
-    return [table for table in tables if table is not None]
-
-
 def costs(results: Results, task: str) -> Table:
     """What the runs of one task took, means over the seeds that are done."""
     rows = []
@@ -152,7 +141,7 @@ def costs(results: Results, task: str) -> Table:
 def methods_of(results: Results, task: str) -> list[tuple[str, pd.DataFrame]]:
     """Name and runs of every method on one task, in the order of the tables."""
     of_task = results.runs[results.runs["task"] == task]
-    return [(str(name), of_task[of_task["method"] == name]) for name in of_task["method"].unique()]
+    return [(str(name), runs) for name, runs in of_task.groupby("method", sort=False)]
 
 
 def done(runs: pd.DataFrame) -> pd.DataFrame:

@@ -31,7 +31,8 @@ from redline.benchmark.suite import Cell, Suite
 from redline.benchmark.tracks import track_of
 
 _DESCRIPTION = (
-    "Train the runs of some methods that are missing, and hold the methods against one of them."
+    "Train the runs of some methods that are missing, hold the methods against one of them, "
+    "and write a report."
 )
 _USAGE = "redline compare ALGO ALGO... --task TASK"
 _OWN = ("--task", "--seed", "--out", "--plugin", "--resume", "--overwrite", "--steps")
@@ -165,14 +166,14 @@ def _cells(methods: Sequence[Resolved], root: Path, seeds: int) -> list[Cell]:
 
 def _judge(root: Path, cells: Sequence[Cell], baseline: str, config: CompareConfig) -> None:
     from redline.benchmark import report, tables
-    from redline.benchmark.comparison import Judging, comparison
-    from redline.benchmark.records import load
 
     paths = [cell.folder.relative_to(root).as_posix() for cell in cells]
-    results = load(root, paths)
-    for task in results.tasks:
-        tables.show(tables.overview(results, task), task)
-        tables.show(comparison(results, task, Judging(baseline, config.by, config.paired)), task)
-    for line in report.problems(results):
+    said = report.write(root, baseline, config.by, config.paired, paths)
+    for task, found in said.tables.items():
+        tables.show(tables.overview(said.results, task), task)
+        if found.comparison is not None:
+            tables.show(found.comparison, task)
+    for line in report.problems(said.results):
         print(line)
-    print(f"results: {root}; redline report {shlex.quote(str(root))} draws everything in it")
+    again = f"redline report {shlex.quote(str(root))}"
+    print(f"report: {root / 'report.html'}, of these runs; {again} makes it of all in the folder")

@@ -44,17 +44,18 @@ def main(arguments: Sequence[str]) -> int:
         raise BadInput("say which folder: redline report DIR")
     # Its imports take longer than wrong arguments need to be answered.
     from redline.benchmark import report, tables
-    from redline.benchmark.scores import across_tasks
 
-    results, how = report.write(config.folder, config.baseline, config.by, config.paired)
-    for task in results.tasks:
-        for table in report.of_task(results, task, how):
+    said = report.write(config.folder, config.baseline, config.by, config.paired)
+    for task, found in said.tables.items():
+        for table in found:
             tables.show(table, task)
-    if how is not None and len(results.tasks) > 1:
-        tables.show(across_tasks(results, how))
-    if (note := footnote(results.records)) is not None:
+        if found.uncompared is not None:
+            print(found.uncompared)
+    if said.across is not None:
+        tables.show(said.across)
+    if (note := footnote(said.results.records)) is not None:
         print(note)
-    for line in report.problems(results):
+    for line in report.problems(said.results):
         print(line)
     print(f"report: {config.folder / 'report.html'}")
     return 0

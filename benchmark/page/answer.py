@@ -59,12 +59,12 @@ class Answer:
 
 def answer(page: Page, task: str) -> Answer:
     """What every method reached on a task."""
-    track, how = track_of(task), page.how
+    track, how = track_of(task), page.said.how
     by = "final" if how is None else how.by
-    found = samples(page.results, task, by)
-    verdicts = {} if how is None else judgements(page.results, task, how)
+    found = samples(page.said.results, task, by)
+    verdicts = {} if how is None else judgements(page.said.results, task, how)
     rows = []
-    for method, runs in methods_of(page.results, task):
+    for method, runs in methods_of(page.said.results, task):
         summary = summarise(found[method].numbers)
         row = Row(method, seeds(runs), number(summary.mean), _interval(summary))
         if how is not None and method == how.baseline:
@@ -87,8 +87,8 @@ def _interval(summary: Summary) -> str:
 
 def lead(page: Page) -> list[Picture]:
     """The figure of the first screen: a single task's learning curves, or results on every task."""
-    results, tasks = page.results, page.results.tasks
-    by = "final" if page.how is None else page.how.by
+    results, tasks = page.said.results, page.said.results.tasks
+    by = "final" if page.said.how is None else page.said.how.by
     if len(tasks) == 1:
         track = track_of(tasks[0])
         title = f"{track.measure}, mean and 95% t interval over seeds"

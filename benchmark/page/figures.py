@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,10 @@ _SVG: dict[Any, Any] = {
 }
 _SIZE = (4.4, 2.7)  # inches; as wide as a phone, so that text there is as large as intended
 _WIDE = (5.4, 3.4)
+# More dots in a row are drawn as one path, pale, for one by one they take 150 bytes each.
+_MOST_DOTS = 20
+# Levels of a profile: more of them cannot be told apart.
+_MOST_LEVELS = 100
 
 
 def curve(
@@ -69,7 +74,9 @@ def profiles(
     if len(levels) < 2:
         return None
     margin = 0.03 * (levels[-1] - levels[0])
-    at = np.array([levels[0] - margin, *levels, levels[-1] + margin])
+    shares = np.linspace(0.0, 1.0, min(len(levels), _MOST_LEVELS))
+    inner = np.quantile(levels, shares, method="nearest")
+    at = np.array([levels[0] - margin, *inner, levels[-1] + margin])
     figure, axis = _empty()
     with _style():
         for name, parts in shown.items():
@@ -106,8 +113,15 @@ def _interval(axis: Axes, place: int, values: Sequence[float], colour: str) -> N
     summary = summarise(values)
     if summary.n == 0:
         return
-    dots: dict[str, Any] = {"s": 22, "alpha": 0.6, "edgecolor": "white", "linewidth": 0.7}
-    axis.scatter(values, [place] * len(values), color=colour, zorder=3, **dots)
+    if len(values) <= _MOST_DOTS:
+        dots: dict[str, Any] = {"s": 22, "alpha": 0.6, "edgecolor": "white", "linewidth": 0.7}
+        axis.scatter(values, [place] * len(values), color=colour, zorder=3, **dots)
+    else:
+        # Pieces of a line that are as long as nothing, with round ends.
+        x, y = np.repeat(values, 3), np.tile([place, place, np.nan], len(values))
+        style: dict[str, Any] = {"linewidth": 4.5, "solid_capstyle": "round", "zorder": 1.5}
+        (line,) = axis.plot(x, y, color=colour, alpha=0.35, **style)
+        line.get_path().should_simplify = False
     if summary.mean_interval is not None:
         axis.plot(summary.mean_interval, [place, place], color=colour, linewidth=2.2)
     axis.plot([summary.mean], [place], marker="|", markersize=11, markeredgewidth=2.2, color=colour)
@@ -127,8 +141,10 @@ def _shorten(axis: Axes, values: Sequence[float]) -> None:
         axis.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
-def _short(name: str, length: int = 22) -> str:
-    return name if len(name) <= length else f"{name[: length - 1]}…"
+def _short(name: str, length: int = 24) -> str:
+    """Without its middle where it is long: variants of a method differ at the end."""
+    half = length // 2
+    return name if len(name) <= length else f"{name[:half]}…{name[half + 1 - length :]}"
 
 
 def _empty(wide: bool = False, height: float | None = None) -> tuple[Figure, Axes]:
@@ -145,8 +161,14 @@ def _style() -> Any:
 def _picture(figure: Figure, title: str) -> Picture:
     file = io.BytesIO()
     figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
-    code = base64.b64encode(file.getvalue()).decode("ascii")
+    drawn = re.sub(rb'<path [^>]*d="[^"]*"', _rounded, file.getvalue())
+    code = base64.b64encode(drawn).decode("ascii")
     return Picture(f"data:image/svg+xml;base64,{code}", title)
+
+
+def _rounded(path: re.Match[bytes]) -> bytes:
+    """Hundredths of a point are seen by nobody, and digits after them are a third of a file."""
+    return re.sub(rb"(\.\d\d)\d+", rb"\1", path[0])
 
 
 def metric_title(metric: str) -> str:

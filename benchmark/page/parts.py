@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from redline.benchmark import report, tables
-from redline.benchmark.comparison import comparison, samples
+from redline.benchmark import report
+from redline.benchmark.comparison import samples
 from redline.benchmark.page import figures
 from redline.benchmark.page.sections import Matrix, Page, Picture, Section
 from redline.benchmark.records import (
@@ -18,7 +18,7 @@ from redline.benchmark.records import (
     MIXTURE_ALPHA,
     OUTSIDE_BAND,
 )
-from redline.benchmark.scores import across_tasks, scores
+from redline.benchmark.scores import scores
 from redline.benchmark.stats import probability_of_improvement
 from redline.benchmark.tables import Table
 from redline.benchmark.tracks import track_of
@@ -39,30 +39,26 @@ _DYNAMICS = (
 
 
 def _task(page: Page, task: str) -> Section:
-    results, track = page.results, track_of(task)
-    by = "final" if page.how is None else page.how.by
+    results, track = page.said.results, track_of(task)
+    by = "final" if page.said.how is None else page.said.how.by
     found = {name: [one.numbers] for name, one in samples(results, task, by).items()}
-    folded = [tables.robust(results, task)]
-    if (second := tables.sampled(results, task)) is not None:
-        folded.insert(0, second)
-    shown = [tables.rewards(results, task)]
-    if page.how is not None:
-        shown.append(comparison(results, task, page.how))
+    own = page.said.tables[task]
     curves = (track.headline, track.second)
     pictures: list[Picture | None] = [_evaluated(page, task, metric) for metric in curves]
     title, label = f"profile: share of runs that reach a {by}", f"{by} {track.quantity}"
     pictures.append(figures.profiles(found, page.styles, title=title, label=label))
     return Section(
         title=task,
-        tables=shown,
+        prose=[] if own.uncompared is None else [own.uncompared],
+        tables=[table for table in (own.rewards, own.comparison) if table is not None],
         pictures=page.fit(pictures),
         matrix=_pairs({name: parts[0] for name, parts in found.items()}),
-        folded=folded,
+        folded=[table for table in (own.sampled, own.robust) if table is not None],
     )
 
 
 def _evaluated(page: Page, task: str, metric: str) -> Picture | None:
-    track, evals = track_of(task), page.results.evals
+    track, evals = track_of(task), page.said.results.evals
     policy = track.policies[metric != track.headline]
     return figures.curve(
         evals[evals["task"] == task],
@@ -89,9 +85,9 @@ def _pairs(found: dict[str, list[float]]) -> Matrix | None:
 
 def _dynamics(page: Page) -> Section | None:
     """How far updates went, and what held them back, task by task."""
-    updates = page.results.updates
+    updates = page.said.results.updates
     pictures = []
-    for task in page.results.tasks:
+    for task in page.said.results.tasks:
         of_task = updates[updates["task"] == task]
         pictures += [
             figures.curve(
@@ -114,8 +110,8 @@ def _dynamics(page: Page) -> Section | None:
 
 
 def _all_tasks(page: Page) -> Section | None:
-    how, results = page.how, page.results
-    if how is None or len(results.tasks) < 2:
+    how, results = page.said.how, page.said.results
+    if how is None or page.said.across is None:
         return None
     found = scores(results, how.baseline, how.by)
     if not found.tasks:
@@ -134,43 +130,43 @@ def _all_tasks(page: Page) -> Section | None:
         title="profile over all tasks",
         label="normalised score",
     )
-    return Section("All tasks", prose, [across_tasks(results, how)], page.fit([drawn]))
+    return Section("All tasks", prose, [page.said.across], page.fit([drawn]))
 
 
 def _cost(page: Page) -> Section:
     shown = []
-    for task in page.results.tasks:
-        table = tables.costs(page.results, task)
+    for task, found in page.said.tables.items():
+        table = found.costs
         title = f"on {task}, means over the runs that are done"
         shown.append(Table(title, table.header, table.rows))
     return Section("Cost", tables=shown)
 
 
 def _trips(page: Page) -> Section | None:
-    lines = report.tripped(page.results)
+    lines = report.tripped(page.said.results)
     return Section("Trips of the breaker", [report.TRIPS], lines=lines) if lines else None
 
 
 def _findings(page: Page) -> Section | None:
-    lines = [line.replace("**", "") for line in page.findings]
+    lines = [line.replace("**", "") for line in page.said.findings]
     return Section("What the doctor says", [report.DOCTOR], lines=lines) if lines else None
 
 
 def _problems(page: Page) -> Section:
-    lines = report.problems(page.results)
+    lines = report.problems(page.said.results)
     prose = [] if lines else ["Nothing: every run that was asked for is done, with a number."]
     return Section("What does not count, or not alike", prose, lines=lines)
 
 
 def _reading(page: Page) -> Section:
-    prose = [*report.reading(page.results, page.how)]
+    prose = [*report.reading(page.said.results, page.said.how)]
     if page.left_out:
         prose.append(f"{page.left_out} figures were left out to keep the page below 3 MB.")
     return Section("How to read the numbers", prose)
 
 
 def _provenance(page: Page) -> Section:
-    results = page.results
+    results = page.said.results
     versions = report.versions(results).items()
     facts = Table("", ["", ""], [[name, " / ".join(values)] for name, values in versions])
     hashes = Table(
@@ -197,5 +193,5 @@ _AFTER_TASKS: tuple[Callable[[Page], Section | None], ...] = (
 
 def sections(page: Page) -> list[Section]:
     """All sections that have something to tell."""
-    found = [_task(page, task) for task in page.results.tasks]
+    found = [_task(page, task) for task in page.said.results.tasks]
     return [*found, *(one for make in _AFTER_TASKS if (one := make(page)) is not None)]

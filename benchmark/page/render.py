@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +11,24 @@ from markupsafe import Markup, escape
 
 from redline.benchmark import report
 from redline.benchmark.baselines.catalogue import footnote
-from redline.benchmark.comparison import Judging
+from redline.benchmark.contents import Contents
 from redline.benchmark.page.answer import answer, lead
 from redline.benchmark.page.parts import sections
 from redline.benchmark.page.sections import Page
 from redline.benchmark.panels import styles_of
-from redline.benchmark.records import Results
 
 _TEMPLATE = "report.html.j2"
 
 
-def render(root: Path, results: Results, how: Judging | None, findings: Sequence[str] = ()) -> str:
+def render(root: Path, said: Contents) -> str:
     """The whole page.
 
     Args:
         root: Folder of the runs; its name is the title where no suite has one.
-        results: The runs.
-        how: How methods are compared; None: they are not.
-        findings: What the doctor says, in lines.
+        said: What the report says.
     """
-    page = Page(results, how, styles_of(results.methods), findings)
+    results = said.results
+    page = Page(said, styles_of(results.methods))
     answers = [answer(page, task) for task in results.tasks]
     # The figure of the first screen has the first claim to room.
     first = lead(page)
@@ -49,7 +46,7 @@ def render(root: Path, results: Results, how: Judging | None, findings: Sequence
         questions=report.questions(results),
         setup=report.setups(results),
         footnote=footnote(results.records),
-        how=how,
+        how=said.how,
         methods=results.methods,
         answers=answers,
         lead=first,

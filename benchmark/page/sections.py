@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from redline.benchmark.comparison import Judging
-from redline.benchmark.records import Results
+from redline.benchmark.contents import Contents
 from redline.benchmark.tables import Table
 
 
@@ -69,18 +68,14 @@ class Page:
     """What every section is made from.
 
     Attributes:
-        results: The runs.
-        how: How methods are compared; None: they are not.
+        said: What the report says.
         styles: Method -> colour and dashes.
-        findings: What the doctor says, in lines.
         room: Bytes that pictures may still take; those that come after are left out.
         left_out: How many were.
     """
 
-    results: Results
-    how: Judging | None
+    said: Contents
     styles: Mapping[str, Mapping[str, Any]]
-    findings: Sequence[str] = ()
     room: int = 2_300_000
     left_out: int = field(default=0, init=False)
 

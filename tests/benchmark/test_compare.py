@@ -22,13 +22,21 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_RECIPES", dict(registry._RECIPES))
 
 
-def test_what_is_missing_is_trained_and_judged(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_missing_is_trained_and_judged(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Figures have tests of their own.
+    monkeypatch.setattr("redline.benchmark.plots.save", lambda results, path: path.touch())
+    monkeypatch.setattr("redline.benchmark.page.figures.curve", lambda *a, **k: None)
     # Every seed of two networks that have learned nothing yet.
     methods = ["ppo --clip.high 0.3", "reinforce"]
     few = ["--steps", "200", "--seeds", "1", "--out", "out dir"]
     assert cli.main(["compare", *methods, *TASK, *few]) == 0
     shown = capsys.readouterr()
     assert "[2/2]" in shown.err and "final − reinforce" in shown.out
+    assert f"report: {Path('out dir/report.html')}, of these runs; redline report 'out dir'" in (
+        shown.out
+    )
     assert "too few seeds (1 and 1; at least 3 each)" in shown.out
     assert cli.main(["compare", *methods, "ppo", *TASK, *few, "--by", "area"]) == 0
     shown = capsys.readouterr()
@@ -38,6 +46,8 @@ def test_what_is_missing_is_trained_and_judged(capsys: pytest.CaptureFixture[str
     assert cli.main(["compare", "reinforce", methods[0], *TASK, *few]) == 0
     shown = capsys.readouterr().out
     assert "final − ppo--clip.high=0.3" in shown and "\n  ppo  " not in shown
+    page = Path("out dir/report.html").read_text()
+    assert "How do 2 methods compare on CartPole-v1?" in page and "2 runs of 200" in page
 
 
 def test_a_dry_run_trains_nothing(capsys: pytest.CaptureFixture[str]) -> None:

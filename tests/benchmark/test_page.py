@@ -16,9 +16,11 @@ from written_runs import TASK, write_run
 
 from redline.benchmark import cli
 from redline.benchmark.comparison import judging
-from redline.benchmark.page import parts
+from redline.benchmark.contents import contents
+from redline.benchmark.page import figures, parts
 from redline.benchmark.page.render import render
 from redline.benchmark.page.sections import Page, Picture, Section
+from redline.benchmark.panels import styles_of
 from redline.benchmark.records import load
 
 
@@ -51,7 +53,7 @@ class Reader(HTMLParser):
 
 def page_of(root: Path, findings: Sequence[str] = (), **how: Any) -> str:
     results = load(root)
-    return render(root, results, judging(results, **how), findings)
+    return render(root, contents(results, judging(results, **how), findings))
 
 
 def test_the_first_screen_has_the_question_the_answer_and_a_figure(tmp_path: Path) -> None:
@@ -155,7 +157,8 @@ def test_a_matrix_without_a_run_that_is_done_still_gives_a_page(tmp_path: Path) 
 
 def test_sections_can_be_added(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def extra(page: Page) -> Section | None:
-        return Section("Findings", prose=["one *more* `x_y`"], lines=[str(len(page.results.runs))])
+        lines = [str(len(page.said.results.runs))]
+        return Section("Findings", prose=["one *more* `x_y`"], lines=lines)
 
     monkeypatch.setattr(parts, "_AFTER_TASKS", (*parts._AFTER_TASKS, extra, lambda page: None))
     write_run(tmp_path, "ppo", 0, [0.0, 1.0])
@@ -166,10 +169,39 @@ def test_sections_can_be_added(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 def test_figures_stop_where_the_page_would_grow_too_large(tmp_path: Path) -> None:
     write_run(tmp_path, "ppo", 0, [0.0, 1.0])
-    page = Page(load(tmp_path), None, {}, room=10)
+    page = Page(contents(load(tmp_path), None), {}, room=10)
     small, large = Picture("x" * 6, "small"), Picture("x" * 7, "large")
     assert page.fit([small, None, large]) == [small]
     assert page.left_out == 1 and page.room == 4
+
+
+def test_a_task_without_the_baseline_has_a_sentence_and_no_empty_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("redline.benchmark.plots.save", lambda results, path: path.touch())
+    monkeypatch.setattr(figures, "curve", lambda *arguments, **more: None)
+    for method, task in (("ppo", TASK), ("trpo", TASK), ("trpo", "Acrobot-v1"), ("npg", "A-v0")):
+        write_run(tmp_path, method, 0, [0.0, 1.0], task=task)
+    write_run(tmp_path, "ppo", 0, [0.0, 1.0], task="Alone-v0")
+    assert cli.main(["report", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    page = (tmp_path / "report.html").read_text()
+    text = (tmp_path / "report.md").read_text()
+    sentences = [f"for ppo was not run on {task}." for task in ("Acrobot-v1", "A-v0")]
+    for sentence in (*sentences, "for only ppo was run on Alone-v0."):
+        assert all(where.count(sentence) == 1 for where in (shown, page, text))
+    assert [where.lower().count("compared with ppo by") for where in (shown, page, text)] == [1] * 3
+
+
+def test_a_figure_keeps_the_digits_of_its_labels() -> None:
+    # Dots one by one, and all of a row as one path.
+    values = {"a--lr=0.000123456": [0.0, 1 / 3], "b--lr=0.000246912": [i / 7 for i in range(25)]}
+    picture = figures.intervals(values, styles_of(list(values)), title="x")
+    drawn = base64.b64decode(picture.source.partition(",")[2]).decode()
+    assert all(f"{name}<" in drawn for name in values)
+    paths = re.findall(r'<path [^>]*d="([^"]*)"', drawn)
+    assert paths and not re.search(r"\.\d{3}", "".join(paths))
+    assert max(path.count("L") for path in paths) == 25
 
 
 def test_many_methods_stay_below_three_megabytes(tmp_path: Path) -> None:
