@@ -30,7 +30,7 @@ from redline.algorithms.core.value import ValueFunction
 # Rows (of a policy that reads whole rows) that are looked at after an update, unless its rule
 # judges all of them itself, and before it to compare sampling with scoring: a look costs a forward
 # pass, and ratios of so many rows tell.
-_LOOKED_AT = 32
+_LOOKED_AT = 24
 _COMPARED = 8
 
 

@@ -3,8 +3,8 @@
 Two moments are told apart. Pooled over every optimiser step, as the optimiser saw it:
 clip_fraction (gradient removed by the method's own clip), approx_kl, grad_norm. After the update,
 comparable between all methods: kl, ratio_*, outside_band, entropy, expected_gain, loss. On control
-those are of every element; of a language model, whose pass costs much, of at least 32 completions
-spread evenly over the batch (all where there are fewer than 64, or where the update rule judges all
+those are of every element; of a language model, whose pass costs much, of at least 24 completions
+spread evenly over the batch (all where there are fewer than 48, or where the update rule judges all
 of them itself). advantage_* is always of every element, and so is what expected_gain and loss would
 be at a ratio of 1.
 """

@@ -167,14 +167,17 @@ def _parts(learner: Learner, steps: int) -> tuple[float, float]:
     seconds, (evaluation, divergence) = _timed(look_back)
     size = -(-len(batch) // min(steps, len(batch)))
     weights = Weights(batch.advantage, batch.mask, batch.advantage)
+    slices = [slice(at, at + size) for at in range(0, len(batch), size)]
+    # Minibatches and their weights are there without telemetry too.
+    passed = [
+        (batch.take(part), Weights(*(field[part] for field in weights)), evaluation.log_prob[part])
+        for part in slices
+    ]
 
     def numbers() -> None:
         recorder = Recorder()
         for step in range(steps):
-            at = step * size % len(batch)
-            part = slice(at, at + size)
-            kept = Weights(*(field[part] for field in weights))
-            recorder.record(batch.take(part), kept, evaluation.log_prob[part])
+            recorder.record(*passed[step % len(passed)])
         recorder.metrics()
         after_update(batch, evaluation, divergence)
         mask = host(batch.mask)
