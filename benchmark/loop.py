@@ -14,7 +14,7 @@ from redline.algorithms.core.closeup import CloseUp
 from redline.algorithms.core.contracts import Critic, Policy
 from redline.algorithms.core.learner import Learner
 from redline.algorithms.core.types import Metrics, Need, Progress, Rollout
-from redline.benchmark import checkpoint
+from redline.benchmark import checkpoint, ranks
 from redline.benchmark.breaking import Tripped, sentence
 from redline.benchmark.config import Resolved
 from redline.benchmark.phases import Phases
@@ -165,7 +165,7 @@ class Loop(Recorder):
         ends = breaker.tripped()
         if not breaker.goes_back:
             return
-        good = next(checkpoint.candidates(folder.folder))
+        good = ranks.of_first(lambda: next(checkpoint.candidates(folder.folder)))
         self._learner.load_state_dict(good["learner"])
         self._track.load_state_dict(good["track"])
         if ends:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from redline.algorithms.core.contracts import Policy
-from redline.benchmark import checkpoint
+from redline.benchmark import checkpoint, ranks
 from redline.benchmark.config import Resolved
 from redline.benchmark.resume import PROGRESS
 from redline.benchmark.summaries import Arrays
@@ -108,6 +108,8 @@ class Recorder:
         Raises:
             OSError: The folder cannot be written.
         """
+        # Of spread parameters every process gives its part, also where nothing is written.
+        learned = self._learned.state_dict() if self._folder.writes or ranks.sharded() else {}
         if self._folder.writes:
             checkpoint.save(
                 self._folder.folder,
@@ -115,7 +117,7 @@ class Recorder:
                     "hash": self.resolved.hash,
                     "step": self.step,
                     "updates": self._updates,
-                    "learner": self._learned.state_dict(),
+                    "learner": learned,
                     "track": self._evaluator.state_dict(),
                     PROGRESS: self.progress(),
                 },
@@ -139,6 +141,7 @@ class Recorder:
             "last": dict(self.last),
             "next_point": self._folder.next_point,
             "trips": self._folder.trips.to_json(),
+            "processes": ranks.layout(),
         }
 
     def _resume(self, state: dict[str, Any]) -> None:
@@ -166,8 +169,15 @@ class Recorder:
         if due:
             self._marks = self._marks[len(due) :]
             self.evaluate()
-        elif time.monotonic() - self._saved > _PATIENCE:
+        elif self._saved_long_ago():
             self.save()
+
+    def _saved_long_ago(self) -> bool:
+        def long_ago() -> bool:
+            return time.monotonic() - self._saved > _PATIENCE
+
+        # What all must do together needs one clock.
+        return ranks.of_first(long_ago) if ranks.sharded() else long_ago()
 
     def evaluate_at_end(self) -> None:
         """The last evaluation of a run whose marks do not include its end."""

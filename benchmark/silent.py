@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from redline.benchmark import ranks
 from redline.benchmark.breaking import Trips
 from redline.benchmark.samples import Sample
 from redline.benchmark.summaries import Arrays
@@ -50,7 +51,9 @@ class SilentFolder(RunFolder):
         """Nothing."""
 
     def keep(self, learner: Learner, trip: Trip, step: int, update: int) -> None:
-        """Nothing."""
+        """Nothing but a part in the snapshot of spread parameters."""
+        if ranks.sharded():
+            learner.policy.snapshot()
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ from redline.benchmark.recording import (
     Report,
     warm_up,
 )
+from redline.benchmark.resume import PROGRESS
 from redline.benchmark.silent import silent
 from redline.benchmark.tracks import LANGUAGE, track_of
 from redline.benchmark.worker import Worker
@@ -85,10 +86,10 @@ def _record(folder: Path, resolved: Resolved) -> Iterator[RunFolder]:
         with writing(folder, resolved) as run:
             yield run
         return
-    from redline.llm_track.ranks import share
-
     with writing(folder, resolved) if ranks.first() else silent(folder) as run:
-        run.state = share(run.state)
+        run.state = ranks.of_first(lambda: run.state)
+        if run.state is not None:
+            run.trips.load(run.state[PROGRESS]["trips"])
         yield run
 
 
@@ -140,7 +141,8 @@ def make_track(resolved: Resolved, algorithm: Algorithm, worker: Worker | None =
             is collected, or by this process.
 
     Raises:
-        BadInput: The task is unknown or not supported, or a setting does not fit it.
+        BadInput: The task is unknown or not supported, or a setting or the launcher's processes do
+            not fit it.
     """
     if track_of(resolved.run.task) is LANGUAGE:
         return make_language_track(resolved, algorithm, worker)
@@ -152,6 +154,7 @@ def make_language_track(
 ) -> LanguageTrack:
     """`make_track` for a language task."""
     run = resolved.language
+    ranks.require_sharable(resolved.algo, algorithm.update.needs_whole)
     with language.refusals(run.task, setting_names(resolved)):
         from redline.llm_track.track import language_track
 

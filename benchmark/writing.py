@@ -47,6 +47,7 @@ def _write(folder: Path, resolved: Resolved, status: str, started: float, **more
         "git": git_state(),
         "host": host(),
         **({"processes": ranks.count()} if ranks.count() > 1 else {}),
+        **({"sharded": True} if ranks.sharded() else {}),
         "started": started,
         **more,
     }
@@ -169,7 +170,9 @@ class RunFolder:
 
     def _cut(self, progress: Mapping[str, Any]) -> dict[str, Any]:
         assert self.state is not None
-        return {"step": self.state["step"], "exact": progress["exact"]}
+        before = progress.get("processes", ranks.layout())
+        other = {} if before == ranks.layout() else {"processes": before}
+        return {"step": self.state["step"], "exact": progress["exact"] and not other, **other}
 
     def _write(self, status: str, **more: Any) -> None:
         if self._resumed:

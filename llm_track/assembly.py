@@ -13,7 +13,7 @@ from redline.llm_track.models import checkpoint_layers, load_model
 from redline.llm_track.policy import CausalLMPolicy
 from redline.llm_track.pretrained import ModelError
 from redline.llm_track.problems import LanguageTask
-from redline.llm_track.ranks import join
+from redline.llm_track.ranks import Ranks, RanksError, join
 from redline.llm_track.sampler import Generation, LanguageSampler
 from redline.llm_track.settings import Freeze, LanguageSettings
 from redline.llm_track.tasks import language_task
@@ -68,10 +68,9 @@ def assemble(task: str, settings: LanguageSettings, seed: int) -> Parts:
     problems = language_task(task, settings.task_settings())
     sampling = settings.sampling_settings()
     language_model = load_model(settings.model, settings.dtype, settings.device)
-    clip = _attention(language_model.model, settings)
+    clip = _attention(language_model.model, settings, ranks)
     note = _learning(language_model.model, settings, seed)
-    policy = CausalLMPolicy(language_model.model, temperature=settings.temperature)
-    policy.ranks = ranks
+    policy = _policy(language_model.model, settings.temperature, ranks)
     if settings.gradient_checkpointing:
         checkpoint_layers(policy.model)
     rng, trial = (np.random.default_rng(part) for part in np.random.SeedSequence(seed).spawn(2))
@@ -79,9 +78,24 @@ def assemble(task: str, settings: LanguageSettings, seed: int) -> Parts:
     return Parts(problems, policy, generation, rng, trial, note, clip)
 
 
-def _attention(model: Any, settings: LanguageSettings) -> AttentionClip | None:
+def _policy(model: Any, temperature: float, ranks: Ranks) -> CausalLMPolicy:
+    if ranks.in_step:
+        from redline.llm_track.sharding import ShardedLMPolicy
+
+        return ShardedLMPolicy(model, temperature, ranks=ranks)
+    policy = CausalLMPolicy(model, temperature)
+    policy.ranks = ranks
+    return policy
+
+
+def _attention(model: Any, settings: LanguageSettings, ranks: Ranks) -> AttentionClip | None:
     if settings.attention_clip is None and settings.ratio_weight == "none":
         return None
+    if ranks.count > 1:
+        raise RanksError(
+            "attention_clip and ratio_weight need one process: each of several would have "
+            "statistics of its own rows"
+        )
     if settings.sampler_process:
         raise ModelError(
             "sampler_process must be off with attention_clip and ratio_weight: statistics of the "

@@ -9,10 +9,12 @@ import array_api_compat.torch as xp
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
 from transformers import DynamicCache
 
 from redline.algorithms.core.mixture import MixturePolicy, log_mixture
 from redline.algorithms.core.types import Array
+from redline.llm_track.network import CausalNetwork
 from redline.llm_track.ranks import ALONE, Ranks
 
 # Rows that have ended are dropped from the cache once they are this part of it: dropping copies
@@ -61,6 +63,7 @@ class Decoder:
     Args:
         model: A transformers causal LM in evaluation mode.
         temperature: Divides the logits; the log-probabilities are those of the result.
+        head: Weight and bias of its output layer; None: as they are in the model.
 
     Attributes:
         states: [B, D] the last states behind the log-probabilities that were given last.
@@ -68,9 +71,12 @@ class Decoder:
 
     states: Tensor
 
-    def __init__(self, model: Any, temperature: float) -> None:
+    def __init__(
+        self, model: Any, temperature: float, head: tuple[Tensor, Tensor | None] | None = None
+    ) -> None:
         self._model, self._temperature = model, temperature
-        self._head = model.get_output_embeddings()
+        output = model.get_output_embeddings()
+        self._head = head or (output.weight, output.bias)
         self._cache = DynamicCache(config=model.config)
 
     @torch.no_grad()
@@ -112,7 +118,7 @@ class Decoder:
             cache=self._cache,
             use_cache=True,
         ).last_hidden_state[:, -1]
-        logits = self._head(self.states)
+        logits = linear(self.states, *self._head)
         wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
         return torch.log_softmax(wide / self._temperature, dim=-1)
 
@@ -154,7 +160,8 @@ def decoder_of(policy: Any, temperature: float) -> Decoder | MixtureDecoder:
         components: list[Any] = policy.components
         parts = [Decoder(part.model, temperature) for part in components]
         return MixtureDecoder(parts, policy.weights)
-    return Decoder(policy.model, temperature)
+    head = policy.head_tensors() if isinstance(policy, CausalNetwork) else None
+    return Decoder(policy.model, temperature, head)
 
 
 @torch.no_grad()
@@ -196,25 +203,29 @@ def generate(
     length = np.zeros(count, dtype=np.int64)
     ended = np.zeros(count, dtype=bool)
     own = ranks.rows(len(prompts.tokens))
-    # Those that the decoder still holds.
-    rows = (own[:, None] * repeat + np.arange(repeat)).reshape(-1)
-    if len(own):
-        log_probs = decoder.start(Prompts(*(part[own] for part in prompts)), repeat)
-    for t in range(cap if len(own) else 0):
+    # Processes in step all decode until the last of them is done: any row will do for that.
+    held = own if len(own) or not ranks.in_step else np.arange(1)
+    # Those that the decoder still holds, and which of them go on.
+    rows = (held[:, None] * repeat + np.arange(repeat)).reshape(-1)
+    going = np.full(len(rows), len(own) > 0)
+    if len(held):
+        log_probs = decoder.start(Prompts(*(part[held] for part in prompts)), repeat)
+    for t in range(cap if len(held) else 0):
         chosen, its_log_prob = choose(log_probs, None if uniform is None else uniform[rows, t])
-        going = ~ended[rows]
         live = rows[going]
         tokens[live, t], log_prob[live, t] = chosen[going], its_log_prob[going]
         length[live] = t + 1
         ended[live] = chosen[going] == eos_id
         if watched is not None:
             seen.append((live, watched.states[going]))
-        left = np.flatnonzero(~ended[rows])
-        if t + 1 == cap or not len(left):
+        going = going & (chosen != eos_id)
+        if t + 1 == cap or not ranks.most(int(going.any())):
             break
+        left = np.flatnonzero(going)
         if len(left) <= (1.0 - _DROP_SHARE) * len(rows):
+            left = left if len(left) else np.arange(1)
             decoder.keep(left)
-            rows, chosen = rows[left], chosen[left]
+            rows, chosen, going = rows[left], chosen[left], going[left]
         log_probs = decoder.append(chosen)
     tokens, log_prob, length, ended = map(ranks.total, (tokens, log_prob, length, ended))
     longest = int(length.max())

@@ -56,11 +56,11 @@ class CausalNetwork(FlatModule):
     def __init__(
         self, model: PreTrainedModel, temperature: float, rows: int | None, chunk: int | None
     ) -> None:
-        super().__init__(model)
         self.model: Any = model
+        self.output = _linear_head(model)
+        super().__init__(model)
         self.trunk: Any = model.base_model
         self.temperature, self.rows = temperature, rows
-        self.output = _linear_head(model)
         self.chunk = chunk or default_chunk(self.output.out_features)
         self._known: _Known | None = None
         slot = {id(tensor): i for i, tensor in enumerate(self.tensors)}
@@ -85,11 +85,14 @@ class CausalNetwork(FlatModule):
         """Parameters, frozen ones included."""
         return sum(parameter.numel() for parameter in self.module.parameters())
 
+    def head_tensors(self) -> tuple[Tensor, Tensor | None]:
+        """Weight [V, D] and bias [V] of the output layer, detached."""
+        weight, bias = self.output.weight, self.output.bias
+        return weight.detach(), None if bias is None else bias.detach()
+
     def head(self) -> Head:
         """The output layer, detached, in float32 at least."""
-        weight, bias = self.output.weight, self.output.bias
-        detached = None if bias is None else bias.detach()
-        return Head(weight.detach(), detached, self.temperature).to(self.dtype)
+        return Head(*self.head_tensors(), self.temperature).to(self.dtype)
 
     @contextmanager
     def learning_head(self, block: Container[int] | None = None) -> Iterator[Head]:
@@ -117,6 +120,10 @@ class CausalNetwork(FlatModule):
         yield head
         for gradient, wide in narrow:
             gradient += wide
+
+    def pool(self, flat: Tensor) -> None:
+        """Let `flat`, which derivatives of this process's rows were collected into, be of all."""
+        self.ranks.add(flat)
 
     def parts(self, observation: Tensor, mask: Tensor) -> Iterator[Part]:
         """The elements of `mask` in micro-batches of rows."""
@@ -213,6 +220,8 @@ def _linear_head(model: PreTrainedModel) -> nn.Linear:
     Raises:
         ValueError: There is more to the logits than a linear layer (caps, scales).
     """
+    whole: Any = model
+    whole.eval()  # dropout would make two passes differ
     head: Any = model.get_output_embeddings()  # type: ignore[no-untyped-call]
     inputs = {"input_ids": torch.tensor([[0, 1]], device=model.device), "use_cache": False}
     if isinstance(head, nn.Linear):

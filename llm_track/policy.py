@@ -165,7 +165,7 @@ class CausalLMPolicy(CausalNetwork):
             for i, part in enumerate(parts):
                 own = self.states(part) if kept is None else kept[i]
                 self._backward(part, own, batch, terms, head)
-        self.ranks.add(self.gradient_buffer)
+        self.pool(self.gradient_buffer)
 
     @torch.no_grad()
     def _terms(

@@ -107,13 +107,32 @@ class Generation:
         )
 
     def scores(self, problems: Sequence[Problem], completions: Completions) -> list[Score]:
-        """Score of every row; rows of one problem stand together."""
+        """Score of every row; rows of one problem stand together.
+
+        One process verifies: a comparison that takes too long for one of several may not for
+        another.
+        """
         repeat = len(completions.tokens) // len(problems)
         texts = self.texts(completions)
-        return [
-            score(text, bool(ended), problems[row // repeat].right, self.settings.reading)
-            for row, (text, ended) in enumerate(zip(texts, completions.ended, strict=True))
-        ]
+        return self.ranks.once(
+            lambda: [
+                score(text, bool(ended), problems[row // repeat].right, self.settings.reading)
+                for row, (text, ended) in enumerate(zip(texts, completions.ended, strict=True))
+            ]
+        )
+
+    def rewards(
+        self, answered: Sequence[Answered], rng: np.random.Generator
+    ) -> tuple[list[float], Metrics]:
+        """Reward of every row, and means; one process computes them, whatever they depend on.
+
+        Raises:
+            RewardError: A function of the user failed.
+        """
+        reward, means, rng.bit_generator.state = self.ranks.once(
+            lambda: (*self.settings.reward(answered, rng), rng.bit_generator.state)
+        )
+        return reward, means
 
     def texts(self, completions: Completions) -> list[str]:
         """Text of every row, without its end of sequence."""
@@ -216,7 +235,7 @@ class LanguageSampler:
         rows, length = np.arange(len(mask)), mask.sum(axis=1)
         last = np.zeros_like(mask)
         last[rows, length - 1] = True
-        reward, means = self.generation.settings.reward(answered, self.rng)
+        reward, means = self.generation.rewards(answered, self.rng)
         scores = [one.score for one in answered]
         return Rollout(
             observation=observation(prompts, completions, size),

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, get_args
 from redline.algorithms.core.actions import Action
 from redline.algorithms.core.arrays import namespace
 from redline.algorithms.core.contracts import Critic, Policy
+from redline.algorithms.core.spread import pooled
 from redline.algorithms.core.telemetry import BAND
 from redline.algorithms.core.types import Array, Metrics
 
@@ -73,7 +74,8 @@ def judge(metrics: Metrics, policy: Policy, critic: Critic | None = None) -> Tri
         if not math.isfinite(metrics.get(name, 0.0)):
             return not_finite(f"{name} is {metrics[name]}")
     for name, part in (("policy", policy), ("critic", critic)):
-        if part is not None and not _all_finite(part.parameters):
+        unsound = part is not None and not _all_finite(part.parameters)
+        if pooled(policy, float(unsound)) > 0.0:
             return not_finite(f"a parameter of the {name} is nan or infinite")
     kl = metrics.get("train/kl", metrics.get("train/kl_sampled", 0.0))
     if kl > MOST_KL:

@@ -15,6 +15,7 @@ from redline.algorithms.core.arrays import host
 from redline.algorithms.core.contracts import Policy
 from redline.algorithms.core.mixture import MixturePolicy
 from redline.algorithms.core.objective import Objective
+from redline.algorithms.core.spread import pooled
 from redline.algorithms.core.surrogates import MAX_LOG_RATIO
 from redline.algorithms.core.types import Array, Batch, Metrics
 
@@ -68,7 +69,7 @@ class CloseUp:
         xp, flat = policy.xp, policy.gradient_buffer
         squares = [sum(flat[part] @ flat[part] for part in parts) for parts in layers.values()]
         self._names = tuple(layers)
-        self._norms.append(xp.stack([xp.asarray(square) for square in squares]) ** 0.5)
+        self._norms.append(pooled(policy, host(xp.stack([xp.asarray(s) for s in squares]))) ** 0.5)
 
     def passed(self, policy: Policy) -> None:
         """The optimiser has gone through the batch once more."""
@@ -91,7 +92,7 @@ class CloseUp:
     def _of_layers(self) -> Metrics:
         if not self._norms:
             return {}
-        mean = np.mean([host(norms) for norms in self._norms], axis=0)
+        mean = np.mean(self._norms, axis=0)
         return {
             f"train/grad_norm/{name}": float(value)
             for name, value in zip(self._names, mean, strict=True)
@@ -204,10 +205,12 @@ def clip_bias(policy: Policy, batch: Batch, objective: Objective) -> Metrics:
 
     low, high, kept = gradient("low"), gradient("high"), gradient("kept")
     bias = low + high
-    size = float(np.linalg.norm(bias) * np.linalg.norm(kept))
+    squares = pooled(policy, [part @ part for part in (bias, low, high, kept)])
+    length = [float(square) for square in squares**0.5]
+    size = length[0] * length[3]
     return {
-        "train/clip_bias": float(np.linalg.norm(bias)),
-        "train/clip_bias_low": float(np.linalg.norm(low)),
-        "train/clip_bias_high": float(np.linalg.norm(high)),
-        "train/clip_bias_cosine": float(bias @ kept) / size if size > 0.0 else 0.0,
+        "train/clip_bias": length[0],
+        "train/clip_bias_low": length[1],
+        "train/clip_bias_high": length[2],
+        "train/clip_bias_cosine": float(pooled(policy, bias @ kept)) / size if size > 0.0 else 0.0,
     }

@@ -152,6 +152,7 @@ class ConservativeMixture:
     distillation: Distillation = field(default_factory=Distillation)
     needs_value = True
     judges_all = True
+    needs_whole = "a mixture is made of whole copies of the policy"
 
     def __post_init__(self) -> None:
         if self.gamma == 1.0 and (self.alpha == "bound" or self.horizon is not None):

@@ -100,12 +100,20 @@ class FlatModule:
         if len(kinds) != 1:
             found = ", ".join(kinds) or "none"
             raise ValueError(f"parameters must be of one precision and device, found {found}")
+        self.lay_out()
+        # Ratios, entropies and divergences are differences of logarithms: never below float32.
+        self.dtype = torch.promote_types(self.parameters.dtype, torch.float32)
+
+    def lay_out(self) -> None:
+        """Make the flat tensors, and the parameters views of them.
+
+        `pieces` are what stands in the flat tensors, in the order of `tensors`.
+        """
+        self.pieces = self.tensors
         self.parameters = torch.cat([t.detach().reshape(-1) for t in self.tensors])
         self.gradient_buffer = torch.zeros_like(self.parameters)
         for tensor, view in zip(self.tensors, views(self.parameters, self.tensors), strict=True):
             tensor.data = view
-        # Ratios, entropies and divergences are differences of logarithms: never below float32.
-        self.dtype = torch.promote_types(self.parameters.dtype, torch.float32)
 
     @property
     def layers(self) -> dict[str, list[slice]]:
@@ -113,10 +121,10 @@ class FlatModule:
         extra = [f"extra_{i}" for i in range(len(self.tensors) - len(self.names))]
         found: dict[str, list[slice]] = {}
         start = 0
-        for name, tensor in zip([*self.names, *extra], self.tensors, strict=True):
-            part = slice(start, start + tensor.numel())
+        for name, piece in zip([*self.names, *extra], self.pieces, strict=True):
+            part = slice(start, start + piece.numel())
             found.setdefault(self.layer_of(name), []).append(part)
-            start += tensor.numel()
+            start += piece.numel()
         return found
 
     def layer_of(self, name: str) -> str:

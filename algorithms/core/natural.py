@@ -92,6 +92,7 @@ class _NaturalStep(ABC):
     delta: float = 0.01
     delta_decay: bool = False
     fisher: FisherSolve = FisherSolve()
+    needs_whole = "a natural step takes forward derivatives of all parameters at once"
 
     def bind(self, policy: Policy) -> tuple[Policy, dict[str, Any]]:
         return policy, {}

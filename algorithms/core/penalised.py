@@ -58,6 +58,7 @@ class AdaptiveKL:
     initial: float = 1.0
     needs_value = False
     judges_all = True
+    needs_whole = ""
 
     def __post_init__(self) -> None:
         for name, value in (("kl_target", self.target), ("kl_coef_init", self.initial)):
@@ -188,6 +189,7 @@ class KLPenalty:
     max_halvings: int = 15
     needs_value = True
     judges_all = True
+    needs_whole = ""
 
     def __post_init__(self) -> None:
         if self.gamma == 1.0 and (self.coefficient is None or self.horizon is not None):

@@ -10,6 +10,7 @@ import numpy as np
 
 from redline.algorithms.core.contracts import Optimizer, Policy
 from redline.algorithms.core.objective import Objective
+from redline.algorithms.core.spread import gradient_norm
 from redline.algorithms.core.surrogates import Weights
 from redline.algorithms.core.telemetry import Recorder, approx_kl
 from redline.algorithms.core.types import Array, Batch, Metrics, Progress
@@ -25,6 +26,10 @@ class UpdateRule(Protocol):
     @property
     def judges_all(self) -> bool:
         """The rule judges its step on the whole batch, so that its measures must be those."""
+
+    @property
+    def needs_whole(self) -> str:
+        """Why every process must hold all parameters; "" where each may hold a part."""
 
     def bind(self, policy: Policy) -> tuple[Policy, dict[str, Any]]:
         """The policy that the rule moves, which may wrap `policy`, and state such as an optimiser.
@@ -83,6 +88,7 @@ class FirstOrder:
     adam_eps: float = 1e-5
     needs_value = False
     judges_all = False
+    needs_whole = ""
 
     def bind(self, policy: Policy) -> tuple[Policy, dict[str, Any]]:
         return policy, {"optimizer": policy.optimizer(self.adam_eps)}
@@ -156,7 +162,7 @@ class FirstOrder:
 
     def _clip_gradient(self, policy: Policy) -> float:
         gradient = policy.gradient_buffer
-        length = norm(gradient)
+        length = gradient_norm(policy)
         require_finite("the gradient norm", length)
         if self.max_grad_norm is not None and length > self.max_grad_norm:
             gradient *= self.max_grad_norm / (length + 1e-6)

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         ranks.require_alone(f"a run on {resolved.run.task}")
     folder = resolved.run.out or run_path(Path("results") / "run", resolved)
     if not resolved.run.overwrite and is_done(folder, resolved):
-        print(f"{folder} is complete already; --overwrite trains it again")
+        _say(f"{folder} is complete already; --overwrite trains it again")
         return 0
     try:
         check_tasks([resolved])
@@ -62,6 +62,11 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     _tell(resolved, folder, last)
     return 0
+
+
+def _say(text: str) -> None:
+    if ranks.first():
+        print(text)
 
 
 def _tell(resolved: Resolved, folder: Path, last: Mapping[str, float]) -> None:
@@ -96,8 +101,11 @@ def _trips(trips: Mapping[str, Any]) -> str:
 
 def _cuts(cuts: Sequence[Mapping[str, Any]]) -> str:
     steps = ", ".join(f"{cut['step']:,}" for cut in cuts)
-    exact = all(cut["exact"] for cut in cuts)
-    note = "" if exact else "; its episodes began anew there, so an uncut run ends differently"
+    note = ""
+    if any("processes" in cut for cut in cuts):
+        note += "; with other processes there, so sums are rounded otherwise than in an uncut run"
+    if any(not cut["exact"] and "processes" not in cut for cut in cuts):
+        note += "; its episodes began anew there, so an uncut run ends differently"
     return f"gone on with from step {steps}{note}\n" if cuts else ""
 
 

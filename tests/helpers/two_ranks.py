@@ -4,18 +4,23 @@ Run with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in the environment; ends 
 AssertionError where something differs.
 """
 
+import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from closeness import close
 from language import micro_language_model
 from micro import MODELS, micro_batch
+from two_shards import same_gradient
 
 from redline.algorithms.core.types import Batch
 from redline.llm_track.critic import HeadCritic
 from redline.llm_track.policy import CausalLMPolicy
 from redline.llm_track.ranks import ALONE, Ranks, join, share
+from redline.llm_track.rewards import Answered, RewardError, Rewards, Score
 from redline.llm_track.sampler import Generation, SamplingSettings
 
 
@@ -82,6 +87,31 @@ def same_completions(together: Ranks, prompts: list[str]) -> None:
     close(shared.log_prob, alone.log_prob, rtol=1e-5, atol=1e-6)
 
 
+def by_process(prompt: str, text: str, gold: str) -> float:
+    """A reward that depends on who asks."""
+    return float(os.environ["RANK"])
+
+
+def fails_first(prompt: str, text: str, gold: str) -> float:
+    if os.environ["RANK"] == "0":
+        raise OSError("no answer")
+    return 1.0
+
+
+def same_rewards(together: Ranks) -> None:
+    """One process pays; all know it, or what stopped it, and draw on alike."""
+    answered = [Answered("1+2=", "#3", "3", Score(True, True, "3"))] * 20
+    rng = np.random.default_rng(0)
+    reward = Rewards({"two_ranks:by_process": 1.0, "random": 2.0})
+    settings = SamplingSettings(max_completion=12, reward=reward)
+    paid, _ = Generation(micro_language_model(), settings, together).rewards(answered, rng)
+    assert {*paid} == {0.0, 2.0}
+    assert share(rng.bit_generator.state) == rng.bit_generator.state
+    failing = SamplingSettings(max_completion=12, reward=Rewards({"two_ranks:fails_first": 1.0}))
+    with pytest.raises(RewardError, match="OSError: no answer"):
+        Generation(micro_language_model(), failing, together).rewards(answered, rng)
+
+
 def main() -> None:
     together = join("cpu")
     assert together.count == 2
@@ -91,6 +121,8 @@ def main() -> None:
     same_values(together)
     same_completions(together, ["1+2=", "31+4=", "5+600="])
     same_completions(together, ["1+2="])  # the second process has no prompt
+    same_rewards(together)
+    same_gradient(replace(together, in_step=True))
     print("same", together.rank)
 
 

@@ -1,8 +1,7 @@
 """Several processes that train one model."""
 
 import json
-import os
-import socket
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,39 +9,18 @@ from pathlib import Path
 import pytest
 import torch
 from command import REDLINE
+from launched import FSDP, together
 from runs import rows
 
 from redline.benchmark import cli
 from redline.llm_track.ranks import ALONE, Ranks, RanksError, join
 
 HELPERS = Path(__file__).parents[1] / "helpers"
+# Of the page that tells how to launch.
+PAGE = (Path(__file__).parents[2] / "docs/gpu-and-cluster.md").read_text(encoding="utf-8")
+CONFIGURATIONS = dict(re.findall(r"```yaml\n# (\w+)\.yaml:[^\n]*\n(.*?)```", PAGE, re.DOTALL))
 RUN = ["run", "grpo", "--task", "llm:arithmetic", "--steps", "64", "--groups", "8"]
 RUN += ["--group-size", "4", "--minibatch-size", "16", "--eval-problems", "8", "--evals", "1"]
-
-
-def together(folder: Path, *command: str | Path) -> list[subprocess.CompletedProcess[str]]:
-    """Run a command as both of two processes, as a launcher does."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    common |= {"PYTHONPATH": str(HELPERS), "OMP_NUM_THREADS": "1"}
-    started = [
-        subprocess.Popen(
-            command,
-            cwd=folder,
-            env={**os.environ, **common, "RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in (0, 1)
-    ]
-    ended = []
-    for process in started:
-        out, error = process.communicate(timeout=120)
-        ended.append(subprocess.CompletedProcess(command, process.returncode, out, error))
-    return ended
 
 
 def test_rows_of_two_processes_are_those_of_one(tmp_path: Path) -> None:
@@ -51,18 +29,31 @@ def test_rows_of_two_processes_are_those_of_one(tmp_path: Path) -> None:
         assert ended.stdout == f"same {rank}\n"
 
 
-@pytest.mark.slow  # three commands
-def test_a_run_of_two_processes_is_that_of_one(tmp_path: Path) -> None:
-    one = subprocess.run([REDLINE, *RUN, "--out", "one"], cwd=tmp_path, capture_output=True)
-    first, second = together(tmp_path, REDLINE, *RUN, "--out", "two")
-    assert [one.returncode, first.returncode, second.returncode] == [0, 0, 0], second.stderr
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of one process."""
+    folder = tmp_path_factory.mktemp("alone")
+    assert subprocess.run([REDLINE, *RUN, "--out", folder], capture_output=True).returncode == 0
+    return folder
+
+
+@pytest.mark.slow  # a quarter of a minute each
+@pytest.mark.parametrize("name", ["ddp", "fsdp2"])
+def test_a_run_of_two_processes_is_that_of_one(name: str, alone: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(CONFIGURATIONS[name])
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", "config.yaml"]
+    ended = subprocess.run(
+        [*launch, REDLINE, *RUN, "--out", "two"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stderr
     # One of them speaks and writes.
-    assert "eval/accuracy" in first.stdout and not second.stdout + second.stderr
-    assert json.loads((tmp_path / "two/run.json").read_text())["processes"] == 2
-    for name in ("metrics.jsonl", "eval.jsonl"):
-        alone, shared = (rows(tmp_path / folder / name) for folder in ("one", "two"))
-        assert len(alone) == len(shared) > 1
-        for expected, found in zip(alone, shared, strict=True):
+    assert ended.stdout.count("eval/accuracy_greedy") == 1
+    record = json.loads((tmp_path / "two/run.json").read_text())
+    assert record["processes"] == 2 and record.get("sharded", False) == (name == "fsdp2")
+    for file in ("metrics.jsonl", "eval.jsonl"):
+        one, two = (rows(folder / file) for folder in (alone, tmp_path / "two"))
+        assert len(one) == len(two) > 1
+        for expected, found in zip(one, two, strict=True):
             assert found == pytest.approx(expected, rel=1e-4, abs=1e-6)
 
 
@@ -76,11 +67,23 @@ def test_rows_are_dealt_out_once() -> None:
     assert ALONE.own(mask) is mask and ALONE.rows(3).tolist() == [0, 1, 2]
 
 
-def test_spread_parameters_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("configured", "said"),
+    [
+        ({"ACCELERATE_USE_DEEPSPEED": "true"}, "DeepSpeed is not supported"),
+        ({"ACCELERATE_MIXED_PRECISION": "bf16"}, "mixed_precision must be 'no' .* got 'bf16'"),
+        ({"ACCELERATE_USE_FSDP": "true"}, "fsdp_version must be 2 .* got 1"),
+        (FSDP | {"FSDP_OFFLOAD_PARAMS": "true"}, "fsdp_offload_params must be false"),
+    ],
+)
+def test_what_a_configuration_cannot_ask_for(
+    configured: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert join("cpu") is ALONE
     monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    with pytest.raises(RanksError, match="FSDP spreads the parameters over processes"):
+    for name, value in configured.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(RanksError, match=said):
         join("cpu")
 
 
