@@ -52,6 +52,7 @@ class CausalNetwork(FlatModule):
     per_element = False
     # The processes that share its rows, in a run that several of them train.
     ranks: Ranks = ALONE
+    _head_learns = True
 
     def __init__(
         self, model: PreTrainedModel, temperature: float, rows: int | None, chunk: int | None
@@ -81,6 +82,24 @@ class CausalNetwork(FlatModule):
         return "head" if owner is self.output else "norm"
 
     @property
+    def tied(self) -> slice | None:
+        """Place in the flat vectors of a matrix that is embedding and output layer; None: no such."""
+        slot = self.head_slots[0]
+        if slot not in self.trunk_slots.values():
+            return None
+        start = sum(tensor.numel() for tensor in self.tensors[:slot])
+        return slice(start, start + self.tensors[slot].numel())
+
+    @contextmanager
+    def trunk_alone(self) -> Iterator[None]:
+        """Within it, derivatives reach a tied matrix through the embedding only."""
+        self._head_learns = False
+        try:
+            yield
+        finally:
+            self._head_learns = True
+
+    @property
     def size(self) -> int:
         """Parameters, frozen ones included."""
         return sum(parameter.numel() for parameter in self.module.parameters())
@@ -107,7 +126,8 @@ class CausalNetwork(FlatModule):
         head = self.head()
         narrow = []
         for slot, leaf in zip(self.head_slots, (head.weight, head.bias), strict=True):
-            if leaf is None or slot < 0 or (block is not None and slot not in block):
+            meant = self._head_learns and (block is None or slot in block)
+            if leaf is None or slot < 0 or not meant:
                 continue
             gradient = self.tensors[slot].grad
             assert gradient is not None, "collect_into says where derivatives go"

@@ -7,7 +7,8 @@ changes nothing: a run with it and one without are the same bit for bit.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -32,6 +33,18 @@ class Layered(Protocol):
     @property
     def layers(self) -> Mapping[str, list[slice]]:
         """Name of a layer -> its parts."""
+
+
+@runtime_checkable
+class Tied(Protocol):
+    """A language model whose output layer may be its embedding."""
+
+    @property
+    def tied(self) -> slice | None:
+        """Where that matrix lies in the flat vectors; None: it does not learn, or is not one."""
+
+    def trunk_alone(self) -> AbstractContextManager[None]:
+        """Within it, derivatives reach the matrix through the embedding only."""
 
 
 class CloseUp:
@@ -85,7 +98,8 @@ class CloseUp:
             self.passed(policy)
         found = self._of_layers() | self._of_followed()
         if self._updates % _EVERY == 0 and not isinstance(policy, MixturePolicy):
-            found |= clip_bias(policy, _part(batch, policy.per_element), objective)
+            part = _part(batch, policy.per_element)
+            found |= clip_bias(policy, part, objective) | tied_paths(policy, part, objective)
         self._updates += 1
         return found
 
@@ -213,4 +227,35 @@ def clip_bias(policy: Policy, batch: Batch, objective: Objective) -> Metrics:
         "train/clip_bias_low": length[1],
         "train/clip_bias_high": length[2],
         "train/clip_bias_cosine": float(pooled(policy, bias @ kept)) / size if size > 0.0 else 0.0,
+    }
+
+
+def tied_paths(policy: Policy, batch: Batch, objective: Objective) -> Metrics:
+    """The gradient of a matrix that is embedding and output layer, by the path it comes along.
+
+    The two add up to the matrix's gradient. Freezing the matrix ends both.
+
+    Args:
+        policy: At the parameters that it is measured at; the gradient buffer is left with one of
+            the gradients.
+        batch: Elements.
+        objective: Of the update.
+
+    Returns:
+        train/grad_norm_embedding_path and train/grad_norm_head_path; {} where nothing is tied.
+    """
+    if not isinstance(policy, Tied):
+        return {}
+    place, trunk_alone = policy.tied, policy.trunk_alone
+    if place is None:
+        return {}
+    prepared = objective.prepare(batch)
+    objective.gradient(policy, prepared)
+    whole = host(policy.gradient_buffer[place] + 0.0)
+    with trunk_alone():
+        objective.gradient(policy, prepared)
+    below = host(policy.gradient_buffer[place])
+    return {
+        "train/grad_norm_embedding_path": float(np.linalg.norm(below)),
+        "train/grad_norm_head_path": float(np.linalg.norm(whole - below)),
     }

@@ -10,6 +10,7 @@ from redline.benchmark.doctor.thresholds import Thresholds
 
 _PRACTICE = "rule of thumb from debugging policy gradients; single reports"
 _EMBEDDING = "train/grad_norm/embedding"
+_EMBEDDING_PATH = "train/grad_norm_embedding_path"
 
 
 @rule("T58", "off-policy data by mistake: stale worker, wrong checkpoint, temperature")
@@ -44,11 +45,12 @@ def foreign_data(history: History, limit: Thresholds) -> Symptom | None:
 @rule("T61", _PRACTICE)
 def embedding(history: History, limit: Thresholds) -> Symptom | None:
     """The embedding's gradient is large (with --telemetry full)."""
-    length = history.smooth(_EMBEDDING)
+    split = history.series(_EMBEDDING_PATH) is not None
+    length = history.smooth(_EMBEDDING_PATH if split else _EMBEDDING)
     if length is None:
         return None
-    tied = history.series("train/grad_norm/head") is None
-    most = limit.tied_norm if tied else limit.embedding_norm
+    tied = split or history.series("train/grad_norm/head") is None
+    most = limit.tied_norm if tied and not split else limit.embedding_norm
     at = history.lasting(length > most, limit.lasting)
     if at is None:
         return None

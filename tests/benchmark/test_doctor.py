@@ -169,6 +169,13 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         "the gradient norm of the embedding is 20",
     ),
     (
+        "T61",  # tied, and seen by path
+        {"change": {"train/grad_norm/embedding": 2.0, "train/grad_norm_embedding_path": 0.2}},
+        {"change": {"train/grad_norm/embedding": 20.0, "train/grad_norm_embedding_path": 0.05}},
+        "note",
+        "the gradient norm of the embedding is 0.2",
+    ),
+    (
         "T62",
         {"review": {"correlation": 0.3, "graded": 20}},
         {"review": {"correlation": 0.7, "graded": 20}},

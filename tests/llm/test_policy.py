@@ -8,6 +8,7 @@ import torch
 from closeness import close, identical
 from micro import MODELS, exact, gpt2, llama, micro_batch, objective_of, sibling
 
+from redline.algorithms.core.closeup import tied_paths
 from redline.algorithms.core.penalties import Penalties
 from redline.algorithms.core.types import Batch
 from redline.llm_track.policy import CausalLMPolicy
@@ -108,6 +109,24 @@ def test_frozen_parameters_stay_out_of_the_flat_vector() -> None:
         one.gradient(batch, torch.ones_like)
     close(policy.gradient_buffer, whole.gradient_buffer[20 * 16 :], rtol=1e-10, atol=1e-12)
     assert model.model.embed_tokens.weight.grad is None
+
+
+def test_the_gradient_of_a_tied_matrix_is_split_by_path() -> None:
+    tied, free = (CausalLMPolicy(llama(torch.float64, tied=one)) for one in (True, False))
+    with torch.no_grad():
+        for name, tensor in tied.trunk.named_parameters():
+            free.trunk.get_parameter(name).copy_(tensor)
+        free.output.weight.copy_(tied.output.weight)
+    batch, objective = micro_batch(tied), objective_of("grpo", Penalties())
+    found = tied_paths(tied, batch, objective)
+    objective.gradient(free, objective.prepare(batch))
+    norms = {
+        name: float(np.linalg.norm(np.concatenate([free.gradient_buffer[at] for at in places])))
+        for name, places in free.layers.items()
+    }
+    assert found["train/grad_norm_embedding_path"] == pytest.approx(norms["embedding"], rel=1e-9)
+    assert found["train/grad_norm_head_path"] == pytest.approx(norms["head"], rel=1e-9)
+    assert tied_paths(free, batch, objective) == {}
 
 
 def test_a_copy_is_independent_and_large_ones_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
