@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from redline.benchmark.tracks import track_of
 _COLUMNS = 3
 # Panels side by side below the rewards of a single task.
 _ABREAST = 2
+# Characters of a line of names, and its height in inches.
+_LINE_LENGTH, _LINE_HEIGHT = 36, 0.17
 
 
 def save(results: Results, path: Path) -> None:
@@ -45,7 +48,7 @@ def save(results: Results, path: Path) -> None:
         for (task, metric), axis in axes.items():
             frame = results.evals if metric in EVALUATED else results.updates
             draw(axis, frame[frame["task"] == task], metric, styles)
-            axis.set_title(task if metric in EVALUATED else "")
+            axis.set_title(textwrap.fill(task, _LINE_LENGTH) if metric in EVALUATED else "")
             axis.set_xlabel(track_of(task).unit)
         for axis in axes.values():
             # Such as the clip fraction of a task on which no method clips.
@@ -56,22 +59,32 @@ def save(results: Results, path: Path) -> None:
             for line, label in zip(*axis.get_legend_handles_labels(), strict=True)
         }
         order = [name for name in methods if name in handles]
-        labels = [f"{name} (external)" if is_external(name) else name for name in order]
+        labels = [_label(name) for name in order]
+        columns = _legend_columns(labels, figure.get_figwidth())
+        lines = sum(label.count("\n") + 1 for label in labels) / columns
+        figure.set_figheight(figure.get_figheight() + _LINE_HEIGHT * lines)
         figure.legend(
             [handles[name] for name in order],
             labels,
             loc="outside lower center",
             title="mean and 95% t interval over seeds",
             title_fontsize=8,
-            ncols=_legend_columns(labels, figure.get_figwidth()),
+            ncols=columns,
         )
         figure.savefig(path, dpi=160)
 
 
-def _legend_columns(names: Sequence[str], inches: float) -> int:
-    """As many columns as the longest name leaves room for, at most five."""
-    longest = 0.7 + 0.085 * max(map(len, names), default=1)
-    return max(1, min(len(names), 5, int(inches / longest)))
+def _label(method: str) -> str:
+    """Name of a method in the legend, a long one in several lines."""
+    name = f"{method} (external)" if is_external(method) else method
+    return textwrap.fill(name, _LINE_LENGTH)
+
+
+def _legend_columns(labels: Sequence[str], inches: float) -> int:
+    """As many columns as the longest line leaves room for, at most five."""
+    lines = [line for label in labels for line in label.split("\n")]
+    longest = 0.7 + 0.085 * max(map(len, lines), default=1)
+    return max(1, min(len(labels), 5, int(inches / longest)))
 
 
 def _panels(
@@ -95,7 +108,7 @@ def _panels(
             rows.append([*((task, track_of(task).headline) for task in block), *empty])
             rows += [[*((task, metric) for task in block), *empty] for metric in shown]
     heights = [3.2 if row[0] and row[0][1] in EVALUATED else 2.3 for row in rows]
-    size = max(4.0 * columns, 8.0), sum(heights) + 0.4
+    size = max(4.0 * columns, 8.0), sum(heights) + 0.2
     figure = Figure(figsize=size, layout="constrained")
     keys = list(dict.fromkeys(key for row in rows for key in row if key))
     # Names of panels must be text: their place in `keys`.

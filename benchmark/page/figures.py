@@ -32,6 +32,8 @@ _SIZE = (4.4, 2.7)  # inches; as wide as a phone, so that text there is as large
 _WIDE = (5.4, 3.4)
 # More dots in a row are drawn as one path, pale, for one by one they take 150 bytes each.
 _MOST_DOTS = 20
+# Characters of a name beside an axis, and where names would be the same otherwise.
+_LABEL, _LONGEST_LABEL = 24, 52
 # Levels of a profile: more of them cannot be told apart.
 _MOST_LEVELS = 100
 
@@ -101,7 +103,7 @@ def intervals(values: Mapping[str, Sequence[float]], styles: Styles, *, title: s
     with _style():
         for place, name in enumerate(names):
             _interval(axis, place, values[name], str(styles[name]["color"]))
-        axis.set_yticks(range(len(names)), [_short(name) for name in names])
+        axis.set_yticks(range(len(names)), _short(names))
         axis.set_ylim(len(names) - 0.5, -0.5)
         axis.xaxis.set_major_locator(MaxNLocator(5))
         _shorten(axis, [value for own in values.values() for value in own])
@@ -141,10 +143,31 @@ def _shorten(axis: Axes, values: Sequence[float]) -> None:
         axis.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
-def _short(name: str, length: int = 24) -> str:
-    """Without its middle where it is long: variants of a method differ at the end."""
-    half = length // 2
-    return name if len(name) <= length else f"{name[:half]}…{name[half + 1 - length :]}"
+def _short(names: Sequence[str]) -> list[str]:
+    """Long names without the settings that all variants share, and without some of their middle.
+
+    Of the middle as much stays as is needed to tell them apart, where there is room.
+    """
+    whole = [name.split("--") for name in names]
+    names = [
+        name if len(name) <= _LABEL else _without_shared(parts, whole)
+        for name, parts in zip(names, whole, strict=True)
+    ]
+    found = list(names)
+    for length in range(_LABEL, _LONGEST_LABEL + 1, 4):
+        half = length // 2
+        found = [n if len(n) <= length else f"{n[:half]}…{n[half + 1 - length :]}" for n in names]
+        if len(set(found)) == len(names):
+            break
+    return found
+
+
+def _without_shared(parts: Sequence[str], whole: Sequence[Sequence[str]]) -> str:
+    """A name in parts without those that all others of its method have."""
+    alike = [set(other[1:]) for other in whole if other[0] == parts[0] and len(other) > 1]
+    shared = set.intersection(*alike) if len(alike) > 1 else set()
+    kept = [part for part in parts[1:] if part not in shared]
+    return parts[0] + ("…" if shared else "--") + "--".join(kept)
 
 
 def _empty(wide: bool = False, height: float | None = None) -> tuple[Figure, Axes]:

@@ -204,6 +204,22 @@ def test_a_figure_keeps_the_digits_of_its_labels() -> None:
     assert max(path.count("L") for path in paths) == 25
 
 
+def test_names_beside_an_axis_are_short_and_told_apart() -> None:
+    start, end = "ppo--clip.high=0.28--", "--group_size=8--lr=0.000123456"
+    names = [f"{start}epochs={epochs}{end}" for epochs in (1, 2, 44)]
+    assert figures._short(["ppo", names[0]]) == ["ppo", f"{names[0][:12]}…{names[0][-11:]}"]
+    assert figures._short(["ppo", *names]) == [
+        "ppo",
+        "ppo…epochs=1",
+        "ppo…epochs=2",
+        "ppo…epochs=44",
+    ]
+    others = ["my_algorithm--advantage=leave_one_out", "my_algorithm--advantage=leave_two_out"]
+    assert figures._short(others) == ["my_algorithm…ave_one_out", "my_algorithm…ave_two_out"]
+    apart = ["x" * 60 + str(i) + "y" * 60 for i in range(2)]
+    assert max(map(len, figures._short(apart))) == 52
+
+
 def test_many_methods_stay_below_three_megabytes(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for method in range(8):

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from redline.benchmark import plots
 from redline.benchmark.records import Results
@@ -77,3 +78,22 @@ def test_a_constant_curve_is_drawn_without_a_warning(
 ) -> None:
     logged = {"train/kl": 0.0, "train/clip_fraction": 0.1}
     assert panels(monkeypatch, ["CartPole-v1"], logged, rewards=(reward, reward))
+
+
+@pytest.mark.parametrize("name", ["long-" * 20, "without_a_break" * 7])
+def test_long_names_stay_within_the_figure(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: figures.append(self))
+    rows = pd.DataFrame({"step": [10.0, 20.0], "eval/mean_reward": [1.0, 2.0], "seed": 0})
+    both = [
+        rows.assign(task=f"{task}-{name}", method=f"{name}{i}") for i in (1, 2) for task in "ab"
+    ]
+    frame = pd.concat(both)
+    plots.save(Results(frame, frame, frame, [], [], []), Path("unused.png"))
+    (figure,) = figures
+    figure.draw_without_rendering()
+    found = [text for text in figure.findobj(Text) if name[:20] in text.get_text()]
+    assert len(found) == 4  # two titles, two names in the legend
+    for text in found:
+        box = text.get_window_extent()
+        assert box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y0 >= 0, text
