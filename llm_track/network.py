@@ -83,7 +83,7 @@ class CausalNetwork(FlatModule):
 
     @property
     def tied(self) -> slice | None:
-        """Place in the flat vectors of a matrix that is embedding and output layer; None: no such."""
+        """Where a matrix that is embedding and output layer lies in the flat vectors, or None."""
         slot = self.head_slots[0]
         if slot not in self.trunk_slots.values():
             return None
