@@ -182,9 +182,14 @@ class ShardedLMPolicy(CausalLMPolicy):
         empty = Part(token, (nothing, nothing), (nothing, nothing))
         yield from own + [empty] * (self.ranks.most(len(own)) - len(own))
 
-    def fit_together(self, parts: Sequence[Part]) -> bool:
+    @property
+    def tied(self) -> slice | None:
+        """None: the flat vectors hold a part of the matrix."""
+        return None
+
+    def fit_together(self, parts: Sequence[Part], copies: int = 1) -> bool:
         """See `CausalNetwork`; graphs of several passes would hold what each gathered."""
-        return len(parts) == 1
+        return len(parts) == copies == 1
 
     def copy(self) -> Self:
         """Refused.
