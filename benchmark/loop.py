@@ -43,6 +43,10 @@ class Track(Evaluated, Protocol):
         """Prompt and completion of some rows; on language tasks alone."""
 
     @property
+    def left_out(self) -> dict[str, str]:
+        """Questions passed over, since nothing can be compared with their gold: place -> gold."""
+
+    @property
     def exact(self) -> bool:
         """A run goes on from `progress` bit for bit."""
 
@@ -74,6 +78,11 @@ class Loop(Recorder):
     def finished(self) -> bool:
         """The budget is spent."""
         return self.step >= self.resolved.run.steps
+
+    def evaluate(self) -> None:
+        """As every recorder; notes questions that were passed over until then."""
+        self._folder.left_out |= self._track.left_out
+        super().evaluate()
 
     def update(self) -> Rollout:
         """Collect one rollout, learn from it and log; gives the rollout.
@@ -181,6 +190,7 @@ class Loop(Recorder):
             "returns": list(self._returns),
             "lengths": list(self._lengths),
             "breaker": self._breaker.state_dict(),
+            "left_out": dict(self._folder.left_out),
             "close_up": None if self._close_up is None else self._close_up.state_dict(),
         }
 
@@ -193,5 +203,6 @@ class Loop(Recorder):
         self._returns.extend(progress["returns"])
         self._lengths.extend(progress["lengths"])
         self._breaker.load_state_dict(progress["breaker"])
+        self._folder.left_out |= progress.get("left_out", {})
         if self._close_up is not None and progress["close_up"] is not None:
             self._close_up.load_state_dict(progress["close_up"], self._learner.policy)

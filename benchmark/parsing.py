@@ -213,7 +213,7 @@ def _check_lists(arguments: Sequence[str], flags: Mapping[str, Any]) -> None:
     """Refuse a list without entries, which would stand for all or for nothing."""
     given = {argument.partition("=")[0].replace("_", "-") for argument in arguments}
     for name, hint in flags.items():
-        several = [kind for kind in (hint, *get_args(hint)) if get_origin(kind) is tuple]
+        several = [kind for kind in (hint, *get_args(hint)) if get_origin(kind) in (tuple, Mapping)]
         if several and as_flag(name) in given and not option(arguments, as_flag(name)[2:]):
             raise BadInput(f"{as_flag(name)} needs a value: {_expected(several[0])}")
 
@@ -242,7 +242,22 @@ def _reason(
     if got.lower() == "none" and type(None) in get_args(hint):
         near = ["None"]
     nearest = f"; nearest: {near[0]}" if near else ""
+    if get_origin(hint) is Mapping:
+        nearest = f"; write it like this: {named[0]} {_in_pairs(values)}"
     return f"{named[0]} must be {_expected(hint)}, got {got!r}{nearest}"
+
+
+def _in_pairs(values: Sequence[str]) -> str:
+    """What was given, with 1 wherever a number is missing."""
+    pairs: list[str] = []
+    for value in " ".join(values).replace("=", " ").split():
+        number = value.replace(".", "").isdigit()
+        if number != bool(len(pairs) % 2):
+            if number:
+                continue
+            pairs.append("1")
+        pairs.append(value)
+    return " ".join([*pairs, "1"] if len(pairs) % 2 else pairs)
 
 
 def _choices(hint: Any) -> list[str]:
@@ -259,4 +274,6 @@ def _expected(hint: Any) -> str:
         )
     if origin is tuple:
         return _PLURAL.get(_plain(get_args(hint)[0]), "values")
+    if origin is Mapping:
+        return f"names, each followed by {_SINGULAR.get(get_args(hint)[1], 'its value')}"
     return _SINGULAR.get(hint, f"a value of type {getattr(hint, '__name__', hint)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 from redline.benchmark.baselines.catalogue import footnote
@@ -32,6 +33,8 @@ Updates after which more than 80% of the ratios lay outside [0.8, 1.2] (outside_
 KL(old‖new) was above 0.5 nats (kl), or that met nan (not_finite). Where the setting `breaker` is
 "record", as in suites, nothing followed from them.
 """
+# Questions without a readable gold that are named, of a task.
+_MOST_NAMED = 5
 # Of more, the rules would take longer than all the rest.
 _MOST_EXAMINED = 500
 DOCTOR = """\
@@ -228,7 +231,28 @@ def problems(results: Results) -> list[str]:
         error = f", {first_line(run.error)}" if isinstance(run.error, str) else ""
         lines.append(f"{run.path}: {run.status}{error}")
     differ = [note for task in results.tasks for note in unlike(results, task)]
-    return [*lines, *results.notes, *differ]
+    return [*lines, *results.notes, *_left_out(results), *differ]
+
+
+def _left_out(results: Results) -> Iterable[str]:
+    """Questions that no run asked, since nothing can be compared with their gold; by task."""
+    found: dict[str, dict[str, str]] = {}
+    most: Counter[str] = Counter()
+    for record in results.records:
+        if "left_out" in record:
+            task = record["run"]["task"]
+            found.setdefault(task, {}).update(record["left_out"]["first"])
+            most[task] = max(most[task], record["left_out"]["count"])
+    for task, golds in found.items():
+        count = max(most[task], len(golds))
+        first = islice(golds.items(), _MOST_NAMED)
+        # Without the folder, which is one of the machine.
+        named = [f"{place.rpartition('/')[2]} ({gold[:60]!r})" for place, gold in first]
+        others = f" and {count - len(named):,} more" if count > len(named) else ""
+        yield (
+            f"{task}: {count:,} questions are never asked, for their gold answer cannot be read: "
+            f"{', '.join(named)}{others}"
+        )
 
 
 def _provenance(results: Results) -> Iterable[str]:

@@ -42,6 +42,7 @@ _OPTIONAL: dict[str, Any] = {
     "peak_memory_mb": int | float,
     "resumed": list,
     "trips": dict,
+    "left_out": dict,
 }
 _RUN_TYPES = {"task": str, "seed": int, "steps": int, "evals": int}
 

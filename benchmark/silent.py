@@ -32,6 +32,7 @@ class SilentFolder(RunFolder):
         self.folder = folder
         self.last = {}
         self.trips = Trips()
+        self.left_out = {}
         self.highest_mb = 0.0
         self._started = self._opened = time.time()
         self._elapsed, self._busy = 0.0, -time.process_time()

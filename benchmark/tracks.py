@@ -33,7 +33,8 @@ class RunConfig:
         out: Folder of this run; None: results/run/<task>/<algo>/seed=<seed>.
         overwrite: Replace a run that is there already.
         resume: Go on with a run of the same settings that was cut; otherwise it starts anew.
-        evals: Evaluations after the one at step 0, evenly spaced, the last at the end.
+        evals: Evaluations after the one at step 0, evenly spaced, the last at the end; 0 is as 1,
+            for a report needs the first and the last.
         tensorboard: Write TensorBoard events beside metrics.jsonl.
         plugin: Python files that register more algorithms.
         breaker: What happens when an update goes too far (80% of the ratios outside [0.8, 1.2],
@@ -100,7 +101,8 @@ class LanguageConfig(LanguageSettings, RunConfig):
 
     Attributes:
         steps: Sampled completions.
-        evals: Evaluations after the one at step 0, evenly spaced, the last at the end.
+        evals: Evaluations after the one at step 0, evenly spaced, the last at the end; 0 is as 1,
+            for a report needs the first and the last.
         review_every: Every so many updates 20 completions are kept for redline review; 0: never.
     """
 

@@ -8,6 +8,7 @@ import os
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,10 @@ from redline.benchmark.views import EVENTS, Views
 if TYPE_CHECKING:
     from redline.algorithms.core.breaker import Trip
     from redline.algorithms.core.learner import Learner
+
+
+# Questions that run.json names, of those passed over.
+_LEFT_OUT = 20
 
 
 def _write(folder: Path, resolved: Resolved, status: str, started: float, **more: Any) -> None:
@@ -108,6 +113,8 @@ class RunFolder:
         last: The last evaluation; empty before the first.
         state: The checkpoint that an unfinished run goes on from; None where it starts anew.
         trips: Of the breaker.
+        left_out: Questions passed over, since nothing can be compared with their gold: where each
+            is -> its gold.
         highest_mb: Peak memory before the last measurement of it began.
         writes: It is written at all.
 
@@ -123,6 +130,7 @@ class RunFolder:
         self._started = self._opened = time.time()
         self._elapsed, self._busy = 0.0, -time.process_time()
         self.trips = Trips()
+        self.left_out: dict[str, str] = {}
         self.highest_mb = 0.0
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -179,6 +187,9 @@ class RunFolder:
             more["resumed"] = self._resumed
         if self.trips:
             more["trips"] = self.trips.to_json()
+        if self.left_out:
+            first = dict(islice(self.left_out.items(), _LEFT_OUT))
+            more["left_out"] = {"count": len(self.left_out), "first": first}
         _write(
             self.folder,
             self._resolved,

@@ -84,6 +84,11 @@ class ControlTrack:
         self.sampler.load_state_dict(state)
 
     @property
+    def left_out(self) -> dict[str, str]:
+        """None: no start of an episode is passed over."""
+        return {}
+
+    @property
     def exact(self) -> bool:
         """A run goes on from `progress` bit for bit; otherwise its episodes start anew."""
         return self.sampler.exact

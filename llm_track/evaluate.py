@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,9 +40,14 @@ class LanguageEvaluator:
                 f"an evaluation needs problems and samples, got {problems} and {samples}"
             )
         self.generation, self.samples = generation, samples
-        before = task.unreadable
+        before, self._task = task.unreadable, task
         self.problems = task.held_out(problems)
         self._passed_over = task.unreadable - before
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """Questions passed over so far, as the task has them."""
+        return self._task.left_out
 
     def metrics(self, policy: Any) -> Metrics:
         """eval/accuracy is that of sampled completions, eval/accuracy_greedy of greedy ones.

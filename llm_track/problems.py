@@ -35,6 +35,10 @@ class LanguageTask(Protocol):
     name: str
     unreadable: int
 
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """Where a question is that was passed over -> its gold answer."""
+
     def training(self, rng: np.random.Generator, count: int) -> list[Problem]:
         """`count` problems to learn from."""
 

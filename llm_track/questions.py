@@ -93,8 +93,8 @@ class Questions:
         self._template = settings.prompt or source.prompt
         render(self._template, "")  # a wrong name is told now
         self._training, self._held_out = _read(source, settings)
-        self._refused: set[str] = set()
         self.unreadable = 0
+        self.left_out: dict[str, str] = {}
 
     def training(self, rng: np.random.Generator, count: int) -> list[Problem]:
         found: list[Problem] = []
@@ -122,8 +122,8 @@ class Questions:
                 yield self._problem(record)
                 continue
             self.unreadable += 1
-            if record.place not in self._refused:
-                self._refused.add(record.place)
+            if record.place not in self.left_out:
+                self.left_out[record.place] = record.gold
                 _log.warning(
                     "%s is left out: its answer %.60r cannot be read", record.place, record.gold
                 )

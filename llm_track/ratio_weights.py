@@ -16,6 +16,7 @@ The claim is that the share of ratios outside the band falls from 63% to 9% at 4
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -58,6 +59,12 @@ class WeightedSampler:
         known = rollout.sampled_log_prob if rollout.log_prob is None else rollout.log_prob
         weight = weights(policy.model, rollout, self._reading)
         return replace(rollout, log_prob=np.where(rollout.mask, known - np.log(weight), 0.0))
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """Questions passed over so far, as the task has them."""
+        found: Mapping[str, str] = self._sampler.left_out
+        return found
 
     def progress(self) -> dict[str, Any]:
         """What the next rollout depends on besides the policy."""

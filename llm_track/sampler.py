@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -218,6 +218,11 @@ class LanguageSampler:
             # The same for every run, as a data set is.
             self._pool = self.task.training(np.random.default_rng(starts), starts)
         return [self._pool[i] for i in self.rng.choice(starts, size=groups, replace=False)]
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """Questions passed over so far, as the task has them."""
+        return self.task.left_out
 
     def progress(self) -> dict[str, Any]:
         """What the next rollout depends on besides the policy."""

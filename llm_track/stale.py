@@ -12,7 +12,7 @@ and which version samples what depends on no clock: the rollouts are those of on
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -79,6 +79,11 @@ class StaleSampler:
         self._version += 1
         return _aged(rollout, len(self._past) - 1)
 
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """Questions passed over so far, as the task has them."""
+        return self._sampler.left_out
+
     def progress(self) -> dict[str, Any]:
         """What the next rollout depends on besides the policy."""
         past = list(self._past)[-self._stale :]
@@ -94,6 +99,9 @@ class StaleSampler:
 class ProcessSampler:
     """Samples with former versions of the policy, in another process.
 
+    Attributes:
+        left_out: Questions passed over so far, as the task there has them.
+
     Args:
         worker: That process; nothing else is called there.
         task: As the track's.
@@ -106,6 +114,7 @@ class ProcessSampler:
         self._waiting: deque[Future[_Sampled]] = deque()
         self._past: deque[_Weights] = deque(maxlen=settings.stale)
         self._version = 0
+        self.left_out: Mapping[str, str] = {}
         # As many threads as here, for another number would sum in another order.
         self._ready = worker.call(_prepare, task, settings, seed, torch.get_num_threads())
 
@@ -132,6 +141,7 @@ class ProcessSampler:
             for _ in range(1 if current else self._stale + 1):
                 self._waiting.append(self._worker.call(_sample, current, weights, need))
             sampled = self._waiting.popleft().result()
+        self.left_out = sampled.left_out
         self._past.append(weights)
         self._version += 1
         return _aged(sampled.rollout, current - sampled.version)
@@ -205,11 +215,19 @@ class _Weights(NamedTuple):
 
 
 class _Sampled(NamedTuple):
-    """A rollout, the version that sampled it, and the state of the random numbers before."""
+    """A rollout.
+
+    Attributes:
+        version: Sampled it.
+        rng: State of the random numbers before.
+        rollout: The rollout.
+        left_out: Questions passed over until then.
+    """
 
     version: int
     rng: Any
     rollout: Rollout
+    left_out: dict[str, str]
 
 
 # In the other process.
@@ -233,4 +251,5 @@ def _set_rng(state: Any) -> None:
 def _sample(version: int, weights: _Weights, need: Need) -> _Sampled:
     assert _parts is not None and _sampler is not None
     before = _sampler.rng.bit_generator.state
-    return _Sampled(version, before, _sampler.collect(weights.put_into(_parts.policy), need))
+    rollout = _sampler.collect(weights.put_into(_parts.policy), need)
+    return _Sampled(version, before, rollout, dict(_sampler.left_out))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -25,6 +26,7 @@ class Arithmetic:
 
     name = ARITHMETIC
     unreadable = 0
+    left_out: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, settings: TaskSettings) -> None:
         self.addition = Addition(settings.digits, settings.operands)
@@ -46,6 +48,7 @@ class ReasoningGym:
     """Problems of one reasoning-gym generator, verified by its own rule applied to the answer."""
 
     unreadable = 0
+    left_out: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, name: str, settings: TaskSettings) -> None:
         self.name = REASONING_GYM + name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -27,6 +27,10 @@ from redline.llm_track.stale import ProcessSampler, StaleSampler, Worker
 
 class Sampler(Protocol):
     """A source of rollouts."""
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """Questions passed over so far, as the task has them."""
 
     def collect(self, policy: Any, need: Need) -> Rollout:
         """One rollout of the policy, or of what it was some updates ago."""
@@ -100,6 +104,11 @@ class LanguageTrack:
     def evaluate(self, policy: Any) -> Metrics:
         """eval/* on the held-out problems."""
         return self.evaluator.metrics(policy)
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Questions passed over, since nothing can be compared with their gold: place -> gold."""
+        return {**self.evaluator.left_out, **self.sampler.left_out}
 
     def state_dict(self) -> dict[str, Any]:
         """What evaluation needs besides the parameters: the statistics of the attention's clip."""

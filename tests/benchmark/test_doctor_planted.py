@@ -18,16 +18,19 @@ from redline.benchmark.doctor.findings import Finding
 from redline.benchmark.doctor.history import read
 from redline.benchmark.train import train
 
-CONTROL = [*CARTPOLE, "--breaker", "record", "--no-lr-decay"]
+STEADY = ["--breaker", "record", "--no-lr-decay"]
+CONTROL = [*CARTPOLE, *STEADY]
 PENDULUM = ["--task", "InvertedPendulum-v5", "--steps", "5120", "--evals", "1"]
-PENDULUM += ["--eval-episodes", "2", "--breaker", "record", "--no-lr-decay"]
-TEXT = [*LANGUAGE, *GROUPS, "--breaker", "record", "--no-lr-decay"]
+PENDULUM += ["--eval-episodes", "2", *STEADY]
+TEXT = [*LANGUAGE, *GROUPS, *STEADY]
 NO_CLIP = ["--clip.low", "1", "--clip.high", "10"]
 FULL = ["--telemetry", "full"]
 
 AT_ONCE = ["--gamma", "0", "--gae-lambda", "0"]
-LEVELS = [*CONTROL, *AT_ONCE, "--steps", "16384", "--critic-lr", "1e-9", "--no-scale-returns"]
-LEVELS += ["--no-standardise-advantage"]
+ASLEEP = ["--critic-lr", "1e-9", "--no-standardise-advantage"]
+LEVELS = [*CONTROL, *AT_ONCE, *ASLEEP, "--steps", "16384", "--no-scale-returns"]
+TEXT_LEVELS = [*LANGUAGE, *STEADY, *ASLEEP, "--episodes", "8", "--steps", "320"]
+TEXT_LEVELS += ["--minibatch-size", "4", "--temperature", "1.5"]
 
 
 def noise(rollout: Any, number: int) -> Any:
@@ -41,6 +44,11 @@ def terminal_noise(rollout: Any, number: int) -> Any:
 def levels(level: Callable[[int], float]) -> Plant:
     """Rewards on a level that moves, which no critic follows."""
     return rewards(lambda rollout, number: level(number) + noise(rollout, number))
+
+
+def lifted(level: Callable[[int], float]) -> Plant:
+    """The rewards of answers, on such a level."""
+    return rewards(lambda rollout, number: rollout.reward + level(number) * rollout.terminated)
 
 
 def jumping(number: int) -> float:
@@ -160,6 +168,15 @@ CASES = {
     "text: one step per rollout": Case(
         "grpo", [*TEXT, "--minibatch-size", "16"], None, {"T60": "every ratio is 1"}
     ),
+    "text: rewards that jump": Case(
+        "ppo",
+        [*TEXT_LEVELS, *NO_CLIP, "--lr", "5e-4"],
+        lifted(jumping),
+        {"T52": "jumps up and down"},
+    ),
+    "text: rewards that swing": Case(
+        "ppo", [*TEXT_LEVELS, "--lr", "1e-5"], lifted(waving), {"T52": "swings slowly"}
+    ),
     "text: random rewards": Case(
         "gspo",
         [*TEXT, "--epochs", "4", "--temperature", "1.5", "--lr", "5e-4"],
@@ -178,12 +195,6 @@ CASES = {
 }
 
 
-WAVES = {
-    "rewards that jump": ([*NO_CLIP, "--lr", "5e-4"], jumping, "jumps up and down"),
-    "rewards that swing": (["--lr", "1e-5"], waving, "swings slowly"),
-}
-
-
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Finding]:
     """A run whose steps are of a good size."""
@@ -191,7 +202,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Finding]:
     return findings(tmp_path_factory.mktemp("sound"), "ppo", [*CONTROL, *bold])
 
 
-SLOW = {"text: random rewards"}
+SLOW = {"text: random rewards", "text: rewards that jump", "text: rewards that swing"}
 NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CASES]
 
 
@@ -211,23 +222,3 @@ def test_numbers_that_are_not_finite_on_a_language_model(tmp_path: Path) -> None
         train(resolve("grpo", arguments), tmp_path)
     (finding,) = [one for one in examine(read(tmp_path)) if one.severity == "warn"]
     assert (finding.rule, finding.steps) == ("T67", (16, 16))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", WAVES)
-def test_a_level_of_rewards_that_moves_on_a_language_model(name: str, tmp_path: Path) -> None:
-    arguments, level, evidence = WAVES[name]
-    arguments = [
-        *LANGUAGE,
-        "--episodes",
-        "8",
-        "--steps",
-        "320",
-        "--minibatch-size",
-        "4",
-        *arguments,
-    ]
-    arguments += ["--critic-lr", "1e-9", "--temperature", "1.5", "--no-standardise-advantage"]
-    arguments += ["--breaker", "record", "--no-lr-decay"]
-    paid = rewards(lambda rollout, number: rollout.reward + level(number) * rollout.terminated)
-    assert evidence in findings(tmp_path, "ppo", arguments, paid)["T52"].evidence

@@ -55,6 +55,36 @@ def test_a_run_writes_what_every_run_writes(runs: Path, name: str) -> None:
     assert ("train/value_loss" in updates[0]) == (name in ("trpo", "cpi"))
 
 
+def test_golds_that_cannot_be_read_are_named_in_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "sums.jsonl"
+    golds = ["???" if n % 4 == 0 else str(2 * n) for n in range(400)]
+    asked = [{"question": f"{n}+{n}", "answer": gold} for n, gold in enumerate(golds)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in asked))
+    sizes = ["--prompt", "equals", "--max-completion", "4", "--stale", "1", *SIZES["grpo"]]
+    resolved = resolve("grpo", ["--task", f"llm:{file}", *FEW, *sizes])
+    train(resolved, tmp_path / "out")
+    path = tmp_path / "out/run.json"
+    record = json.loads(path.read_text())
+    found = record["left_out"]
+    assert set(found["first"].values()) == {"???"} and len(found["first"]) == found["count"] > 1
+    # A run that goes on names those from before the cut too.
+    path.write_text(json.dumps({**record, "status": "running"}))
+    state = torch.load(tmp_path / "out/checkpoint.pt", weights_only=True)
+    state["progress"]["left_out"]["before.jsonl, row 1"] = "!!!"
+    torch.save(state, tmp_path / "out/checkpoint.pt")
+    train(resolved, tmp_path / "out")
+    again = json.loads(path.read_text())
+    assert again["status"] == "done" and again["left_out"]["first"]["before.jsonl, row 1"] == "!!!"
+    assert cli.main(["report", str(tmp_path / "out")]) == 0
+    shown, text = capsys.readouterr().out, (tmp_path / "out/report.md").read_text()
+    count = again["left_out"]["count"]
+    for where in (shown, text):
+        assert f"{count} questions are never asked, for their gold answer cannot be read" in where
+        assert " sums.jsonl, row " in where and "('???')" in where
+
+
 def test_metrics_of_the_rollout_reach_tensorboard(runs: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

@@ -81,6 +81,11 @@ REFUSED = {
         "is 65",
     ),
     "nan": ("grpo", "--temperature nan", "temperature must be a finite number, got nan", ""),
+    "weight": ("grpo", "--reward random", "by a number, got 'random'", "this: --reward random 1"),
+    "one weight": ("grpo", "--reward exact 0.5 random", "got 'exact 0.5", "exact 0.5 random 1"),
+    "weight first": ("grpo", "--reward 1 exact", "got '1 exact'", "this: --reward exact 1"),
+    "equals": ("grpo", "--reward=exact=0.5", "got 'exact=0.5'", "this: --reward exact 0.5"),
+    "no reward": ("grpo", "--reward", "--reward needs a value: names, each followed by a", ""),
     "external": ("sb3:ppo", "", "sb3:ppo trains on control tasks alone", ""),
     # Only with the task and the model at hand.
     "digits": ("grpo", "--digits 99", ": --digits must be from 1 to 15, got 99", ""),

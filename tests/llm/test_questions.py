@@ -206,9 +206,10 @@ def test_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_questions_without_a_readable_answer_are_counted(tmp_path: Path) -> None:
     rows = [{**row, "answer": "???" if n % 2 else "#### 5"} for n, row in enumerate(ROWS)]
     task = language_task(f"llm:{_write(tmp_path / 'half.jsonl', rows)}")
-    assert task.unreadable == 0
+    assert task.unreadable == 0 and not task.left_out
     assert {problem.gold for problem in task.held_out(20)} == {"5"}
-    assert task.unreadable > 5
+    assert task.unreadable == len(task.left_out) > 5
+    assert set(task.left_out.values()) == {"???"}
 
 
 def test_a_column_given_twice_is_refused(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from redline.llm_track.stale import ProcessSampler, SamplerProcessError
 from redline.llm_track.track import LanguageTrack, language_track
 
 NEED = Need(groups=2, group_size=2)
+LEFT_OUT = {"sums.jsonl, row 1": "???"}
 
 
 def track(worker: Worker | None = None, **settings: Any) -> LanguageTrack:
@@ -99,7 +100,7 @@ class Recorded:
         if function is stale._sample:
             self.versions.append(arguments[0])
             future = Future()
-            future.set_result(stale._Sampled(arguments[0], None, self.rollout))
+            future.set_result(stale._Sampled(arguments[0], None, self.rollout, LEFT_OUT))
         return future
 
     def last_words(self) -> str:
@@ -118,6 +119,7 @@ def test_staleness_and_what_waits_are_bounded(k: int) -> None:
         # While rollout n is learned from, exactly k others wait or are being made.
         assert len(recorded.versions) - (n + 1) == k
     assert recorded.versions == [max(0, n - k) for n in range(9 + k)]
+    assert sampler.left_out == LEFT_OUT
 
 
 def test_a_failure_of_the_other_process_is_one_sentence(worker: Worker) -> None:
