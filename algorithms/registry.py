@@ -10,8 +10,9 @@ import importlib.metadata
 import pkgutil
 import re
 import sys
+import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -102,7 +103,8 @@ def load_plugin(path: str | Path) -> None:
     """
     file = Path(path).resolve()
     if not file.is_file():
-        raise PluginError(f"plugin {str(path)!r}: no such file")
+        why = "a folder, not a file" if file.is_dir() else "no such file"
+        raise PluginError(f"plugin {str(path)!r}: {why}")
     name = f"redline_plugin_{file.stem}_{abs(hash(str(file))):x}"
     if name in sys.modules:
         return
@@ -138,8 +140,8 @@ def fault(name: str, error: BaseException) -> PluginError | None:
     """What a recipe raised, with its place in the plugin; None for a recipe of no plugin."""
     if name not in _PLUGINS:
         return None
-    place = _place(error, _PLUGINS[name].file)
-    return PluginError(f"algorithm {name!r} ({place}): {type(error).__name__}: {_one_line(error)}")
+    where = _place(error, _PLUGINS[name].file)
+    return PluginError(f"algorithm {name!r} ({where}): {type(error).__name__}: {_one_line(error)}")
 
 
 def _one_line(error: BaseException) -> str:
@@ -150,12 +152,20 @@ def _place(error: BaseException, file: Path) -> str:
     """`file:line` of the innermost frame that lies in the plugin."""
     if isinstance(error, SyntaxError) and error.filename == str(file):
         return f"{file.name}:{error.lineno}"
-    line, traceback = 0, error.__traceback__
-    while traceback is not None:
-        if traceback.tb_frame.f_code.co_filename == str(file):
-            line = traceback.tb_lineno
-        traceback = traceback.tb_next
-    return f"{file.name}:{line}" if line else file.name
+    return _innermost(error, {file}) or file.name
+
+
+def place(error: BaseException) -> str | None:
+    """`file:line` of the innermost frame that lies in a plugin; None where there is none."""
+    return _innermost(error, {plugin.file for plugin in _PLUGINS.values()})
+
+
+def _innermost(error: BaseException, files: Set[Path]) -> str | None:
+    found = None
+    for frame in traceback.extract_tb(error.__traceback__):
+        if Path(frame.filename) in files:
+            found = f"{Path(frame.filename).name}:{frame.lineno}"
+    return found
 
 
 def names() -> list[str]:

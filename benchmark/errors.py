@@ -6,6 +6,8 @@ import difflib
 import re
 from collections.abc import Container, Iterable
 
+from redline.algorithms import registry
+
 
 class BadInput(ValueError):
     """Something the user asked for cannot be done; the message is shown without a traceback."""
@@ -43,12 +45,15 @@ def spelled(text: str, settings: Container[str]) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """One text for an exception, its type named unless it is one of ours, which say enough."""
+    """One text for an exception: its type unless it is one of ours, and its place in a plugin."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     kind = type(error)
-    text = str(error)
-    return text if kind.__module__.startswith("redline.") else f"{kind.__name__}: {text}"
+    if kind.__module__.startswith("redline."):
+        return str(error)
+    first, line_break, rest = str(error).partition("\n")
+    where = registry.place(error)
+    return f"{kind.__name__}: {first}{f' ({where})' if where else ''}{line_break}{rest}"
 
 
 def first_line(text: str) -> str:

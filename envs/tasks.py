@@ -82,8 +82,13 @@ def require_task(name: str) -> None:
     if env_id in gym.registry:
         return
     near = difflib.get_close_matches(env_id, gym.registry, n=3, cutoff=0.5)
+    if module:
+        known = set(task_names())
+        near = [one if one in known else f"{module}:{one}" for one in near]
+    typo = difflib.get_close_matches(env_id, near, n=1, cutoff=0.8)
+    own = "" if module or typo else f" (one of your own is written MODULE:{env_id})"
     hint = f"; nearest: {', '.join(near)}" if near else ""
-    raise TaskError(f"unknown task {name!r}: not a registered Gymnasium id{hint}")
+    raise TaskError(f"unknown task {name!r}: not a registered Gymnasium id{own}{hint}")
 
 
 def control_task(name: str, action_bound: ActionBound = "clip") -> ControlTask:

@@ -40,6 +40,7 @@ def test_adding_an_algorithm_works_as_written(monkeypatch: pytest.MonkeyPatch) -
     Path(re.match(r"# (\w+\.py)\n", source)[1]).write_text(source)
     # Figures have tests of their own.
     monkeypatch.setattr("redline.benchmark.plots.save", lambda results, path: path.touch())
+    monkeypatch.setattr("redline.benchmark.page.figures.curve", lambda *a, **k: None)
     done = []
     for command in commands("adding-an-algorithm.md"):
         if command[0] == "pytest":  # run by the test of `redline new`

@@ -12,6 +12,7 @@ import tyro
 
 from redline.benchmark import matrix, ranks
 from redline.benchmark.arguments import resolve
+from redline.benchmark.baselines.catalogue import footnote
 from redline.benchmark.commands.training import (
     Stopped,
     carry_out,
@@ -173,6 +174,8 @@ def _judge(root: Path, cells: Sequence[Cell], baseline: str, config: CompareConf
         tables.show(tables.overview(said.results, task), task)
         if found.comparison is not None:
             tables.show(found.comparison, task)
+    if (note := footnote(said.results.records)) is not None:
+        print(note)
     for line in report.problems(said.results):
         print(line)
     again = f"redline report {shlex.quote(str(root))}"

@@ -1,6 +1,7 @@
 """Plugins from the command line: their code counts, and their mistakes end in one sentence."""
 
 import dataclasses
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -105,3 +106,33 @@ def test_an_installed_package_brings_its_method_by_an_entry_point(
     shown = redline(tmp_path, "run", "someones", *FEW)
     assert shown.returncode == 0 and "eval/mean_reward" in shown.stdout
     assert "someones" in redline(tmp_path, "list", "algorithms").stdout
+
+
+FAULTY = """
+from dataclasses import dataclass, replace
+from redline.algorithms.core.surrogates import from_objective
+from redline.algorithms.ppo import PPO
+from redline.algorithms.registry import register
+
+def objective(xp, e):
+    return e.ratio * e.advantge
+
+@register("faulty")
+@dataclass(frozen=True)
+class Faulty(PPO):
+    "Its objective asks for what is not there."
+
+    def build(self):
+        return replace(super().build(), surrogate=from_objective(objective, name="faulty"))
+"""
+
+
+def test_a_fault_while_training_is_named_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    arguments = [*FEW[:-1], str(tmp_path / "out"), "--plugin", str(tmp_path / "faulty.py")]
+    assert cli.main(["run", "faulty", *arguments]) == 1
+    sentence = "AttributeError: 'Elements' object has no attribute 'advantge' (faulty.py:8)"
+    assert f"redline: the run failed: {sentence}" in capsys.readouterr().err
+    assert json.loads((tmp_path / "out/run.json").read_text())["error"] == sentence

@@ -99,6 +99,8 @@ def test_a_broken_plugin_is_named_with_its_line(tmp_path, text, message):
 def test_a_missing_plugin_is_named():
     with pytest.raises(registry.PluginError, match=r"'nowhere.py': no such file"):
         registry.load_plugin("nowhere.py")
+    with pytest.raises(registry.PluginError, match=r"'.': a folder, not a file"):
+        registry.load_plugin(".")
 
 
 def test_recipes_are_imported_without_torch_or_gymnasium():

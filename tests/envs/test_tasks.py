@@ -11,8 +11,12 @@ from redline.envs.evaluate import Evaluator
 from redline.envs.tasks import EnvironmentFault, TaskError, control_task, task_names
 
 
-def test_an_unknown_task_names_the_nearest():
-    with pytest.raises(TaskError, match=r"unknown task 'CartPole-v11'.*nearest: CartPole-v1"):
+def test_a_task_of_ones_own_is_named_as_it_is_to_be_given():
+    with pytest.raises(TaskError, match=r"nearest: toys:ToyDict-v0"):
+        control_task("toys:ToyDct-v0")
+    with pytest.raises(TaskError, match=r"id \(one of your own is written MODULE:a/Mine-v0\)"):
+        control_task("a/Mine-v0")
+    with pytest.raises(TaskError, match=r"task 'CartPole-v11': .* id; nearest: CartPole-v1"):
         control_task("CartPole-v11")
 
 
