@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pandas as pd
+
 from redline.benchmark import report
 from redline.benchmark.comparison import samples
 from redline.benchmark.page import figures
@@ -25,6 +27,9 @@ from redline.benchmark.tracks import track_of
 
 # Of more methods a matrix of pairs cannot be read.
 _MOST_PAIRED = 16
+
+# Bytes that the pictures of a task leave to those from inside the updates.
+_FOR_UPDATES = 700_000
 
 _DYNAMICS = (
     KL,
@@ -51,7 +56,7 @@ def _task(page: Page, task: str) -> Section:
         title=task,
         prose=[] if own.uncompared is None else [own.uncompared],
         tables=[table for table in (own.rewards, own.comparison) if table is not None],
-        pictures=page.fit(pictures),
+        pictures=page.fit(pictures, spare=_FOR_UPDATES),
         matrix=_pairs({name: parts[0] for name, parts in found.items()}),
         folded=[table for table in (own.sampled, own.robust) if table is not None],
     )
@@ -85,28 +90,29 @@ def _pairs(found: dict[str, list[float]]) -> Matrix | None:
 
 def _dynamics(page: Page) -> Section | None:
     """How far updates went, and what held them back, task by task."""
-    updates = page.said.results.updates
-    pictures = []
-    for task in page.said.results.tasks:
-        of_task = updates[updates["task"] == task]
-        pictures += [
-            figures.curve(
-                of_task,
-                metric,
-                page.styles,
-                title=f"{task}: {figures.metric_title(metric)}",
-                unit=track_of(task).unit,
-            )
-            for metric in _DYNAMICS
-            # Bounds that are the same throughout are in the settings.
-            if metric != CLIP_HI or of_task[metric].nunique() > 1
-        ]
+    updates, tasks = page.said.results.updates, page.said.results.tasks
+    frames = {task: updates[updates["task"] == task] for task in tasks}
+    found = {
+        (task, metric): _dynamic(page, frames[task], task, metric)
+        for task in tasks
+        for metric in _DYNAMICS
+    }
+    # The first metric of every task has more claim to room than the last one of any.
+    fitting = page.fit([found[task, metric] for metric in _DYNAMICS for task in tasks])
+    shown = [one for one in found.values() if one in fitting]
     prose = [
         "Means over seeds, each point the mean of the updates around it. A method that never clips "
         "has no line in the panel of the clip; `train/*` in metrics.jsonl has every update."
     ]
-    shown = page.fit(pictures)
     return Section("Inside the updates", prose, pictures=shown) if shown else None
+
+
+def _dynamic(page: Page, updates: pd.DataFrame, task: str, metric: str) -> Picture | None:
+    # Bounds that are the same throughout are in the settings.
+    if metric == CLIP_HI and updates[metric].nunique() < 2:
+        return None
+    title = f"{task}: {figures.metric_title(metric)}"
+    return figures.curve(updates, metric, page.styles, title=title, unit=track_of(task).unit)
 
 
 def _all_tasks(page: Page) -> Section | None:

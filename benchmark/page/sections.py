@@ -79,13 +79,13 @@ class Page:
     room: int = 2_300_000
     left_out: int = field(default=0, init=False)
 
-    def fit(self, pictures: Sequence[Picture | None]) -> list[Picture]:
-        """Those that there are, as long as there is room."""
+    def fit(self, pictures: Sequence[Picture | None], spare: int = 0) -> list[Picture]:
+        """Those that there are, as long as there is room and more than `spare` bytes stay of it."""
         kept = []
         for picture in pictures:
             if picture is None:
                 continue
-            if len(picture.source) > self.room:
+            if len(picture.source) > self.room - spare:
                 self.left_out += 1
             else:
                 self.room -= len(picture.source)

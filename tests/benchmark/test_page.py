@@ -173,6 +173,25 @@ def test_figures_stop_where_the_page_would_grow_too_large(tmp_path: Path) -> Non
     small, large = Picture("x" * 6, "small"), Picture("x" * 7, "large")
     assert page.fit([small, None, large]) == [small]
     assert page.left_out == 1 and page.room == 4
+    spared = Page(contents(load(tmp_path), None), {}, room=10)
+    assert spared.fit([small], spare=5) == [] and spared.fit([small], spare=4) == [small]
+
+
+def test_where_room_is_short_the_first_metric_of_every_task_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def drawn(*arguments: Any, title: str, **more: Any) -> Picture:
+        return Picture("x" * 4, title)
+
+    monkeypatch.setattr(figures, "curve", drawn)
+    for task in (TASK, "Acrobot-v1"):
+        write_run(tmp_path, "ppo", 0, [0.0, 1.0], task=task)
+    section = parts._dynamics(Page(contents(load(tmp_path), None), {}, room=14))
+    assert section is not None and [picture.title for picture in section.pictures] == [
+        "Acrobot-v1: KL(old‖new) in nats",
+        "Acrobot-v1: share of gradient clipped",
+        f"{TASK}: KL(old‖new) in nats",
+    ]
 
 
 def test_a_task_without_the_baseline_has_a_sentence_and_no_empty_table(
