@@ -62,6 +62,12 @@ def require_sharable(algo: str, needs_whole: str) -> None:
         )
 
 
+def lost(error: BaseException) -> bool:
+    """Another process has ended while this one waited for what it would give."""
+    said = str(error)
+    return count() > 1 and isinstance(error, RuntimeError) and ("peer" in said or "NCCL" in said)
+
+
 def require_alone(what: str) -> None:
     """Refuse what several processes would do several times.
 

@@ -125,10 +125,21 @@ def _difference(data: Mapping[str, Any], resolved: Resolved) -> str:
     now = resolved.to_json()
     changes = [] if data["algo"] == now["algo"] else [f"algo {data['algo']} -> {now['algo']}"]
     for part in ("recipe", "run"):
-        for key, value in now[part].items():
-            before = data[part].get(key)
-            if before == value or key in NOT_HASHED:
+        for key, before, value in _changed(data[part], now[part]):
+            if key in NOT_HASHED:
                 continue
             text = f"{key} {before} -> {value}"
             changes.append("the plugin's code changed" if key == PLUGIN_CODE else text)
     return ", ".join(changes) or "written by another version"
+
+
+def _changed(
+    before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
+    """Dotted name, old and new value of what differs; a mapping with other keys is one value."""
+    for key, value in now.items():
+        old = before.get(key)
+        if isinstance(old, Mapping) and isinstance(value, Mapping) and old.keys() == value.keys():
+            yield from _changed(old, value, f"{prefix}{key}.")
+        elif old != value:
+            yield f"{prefix}{key}", old, value

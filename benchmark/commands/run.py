@@ -111,7 +111,10 @@ def _cuts(cuts: Sequence[Mapping[str, Any]]) -> str:
 
 def _failed(resolved: Resolved, folder: Path, error: BaseException) -> str:
     """Record a failure; the sentence about it."""
-    sentence = f"the run failed: {first_line(describe(error))}"
+    why = first_line(describe(error))
+    if ranks.lost(error):
+        why = f"another of the {ranks.count()} processes has ended; what it said tells why"
+    sentence = f"the run failed: {why}"
     if not ranks.first():
         return sentence
     try:

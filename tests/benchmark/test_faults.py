@@ -175,6 +175,24 @@ def test_files_that_may_not_grow_end_the_matrix_and_lose_nothing(home: Path, who
     same(home, whole)
 
 
+def test_a_run_whose_files_may_not_grow_goes_on_once_they_may(home: Path, whole: Path) -> None:
+    settings = "run reinforce --task CartPole-v1 --steps 5000 --evals 10 --eval-episodes 1"
+    (events,) = (whole / RUN.format(0)).glob("events.*")
+    saved = whole / RUN.format(0) / "checkpoint.pt"
+    # A checkpoint fits, and most of the events.
+    limit = (events.stat().st_size + saved.stat().st_size) // 2 // 1024
+    line = f"ulimit -f {limit}; {REDLINE} {settings} --out one"
+    shown = subprocess.run(
+        ["bash", "-c", line], cwd=home, env=unpinned(), capture_output=True, text=True, timeout=120
+    )
+    assert shown.returncode == 1 and shown.stderr.count("\n") == 1
+    assert shown.stderr.startswith("redline: the run failed: OSError: [Errno 27] File too large")
+    assert not list((home / "one").glob("*.tmp"))
+    assert cli.main([*settings.split(), "--out", str(home / "one")]) == 0
+    assert (read_run(home / "one") or {}).get("resumed")
+    same_runs(whole / RUN.format(0), home / "one")
+
+
 NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount"]
 CAN_MOUNT = (
     shutil.which("unshare") is not None

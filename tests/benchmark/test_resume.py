@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +139,31 @@ def test_settings_that_keep_state(more: list[str], tmp_path: Path) -> None:
     check("ppo", [*PENDULUM, "--n-steps", "32", "--minibatch-size", "64", *more], tmp_path, [1500])
 
 
+# A short sight makes steps small enough to mix; the third component is the last before one network
+# is made of them.
+MIXED = ["--gamma", "0.7", "--epochs", "4", "--lr", "3e-3", "--max-components", "3"]
+
+
+@pytest.mark.parametrize(
+    ("algo", "more", "told"),
+    [
+        ("ppo", ["--clip.schedule", "adaptive", "--clip.window", "3"], "train/clip_lo"),
+        ("grpo", ["--clip.schedule", "reward-noise", "--clip.window", "3"], "train/clip_lo"),
+        ("cpi", MIXED, "train/mixture_components"),
+        ("ppo", ["--telemetry", "full", "--n-steps", "64"], "follow/0"),
+    ],
+    ids=str,
+)
+def test_what_is_remembered_from_update_to_update(
+    algo: str, more: list[str], told: str, tmp_path: Path
+) -> None:
+    check(algo, [*CARTPOLE, *sizes(algo), *more], tmp_path, [1100])
+    metrics = rows(tmp_path / "cut/metrics.jsonl")
+    for part in ([row for row in metrics if early == (row["step"] < 1100)] for early in (0, 1)):
+        # It acts, and not always alike, on both sides of the cut.
+        assert len({row[told] for row in part if told in row}) > 1
+
+
 def test_mujoco(tmp_path: Path) -> None:
     check("trpo", [*CHEETAH, "--n-steps", "16"], tmp_path, [1000])
 
@@ -195,15 +220,26 @@ def damage(path: Path) -> None:
     path.write_bytes(content[: len(content) // 2])
 
 
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+def make_newer(path: Path) -> None:
+    torch.save({**torch.load(path, weights_only=True), "format": checkpoint.FORMAT + 1}, path)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (damage, "checkpoint.pt is empty or cut short"),
+        (make_newer, f"checkpoint.pt has format {checkpoint.FORMAT + 1}, this version of Redline"),
+    ],
+)
+def test_a_checkpoint_that_cannot_be_read_falls_back_to_the_one_before(
+    spoil: Callable[[Path], None], said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     resolved = resolve("ppo", [*CARTPOLE, "--n-steps", "32"])
     train(resolved, tmp_path / "whole")
     cut(resolved, tmp_path / "cut", 2000)
-    damage(tmp_path / "cut" / checkpoint.NAME)
+    spoil(tmp_path / "cut" / checkpoint.NAME)
     train(resolved, tmp_path / "cut")
-    assert "checkpoint.pt is empty or cut short" in caplog.text
+    assert said in caplog.text
     (resumed,) = json.loads((tmp_path / "cut/run.json").read_text())["resumed"]
     assert 800 <= resumed["step"] < 1600
     same_runs(tmp_path / "whole", tmp_path / "cut")
@@ -248,8 +284,9 @@ def test_loading_a_checkpoint_executes_no_code(tmp_path: Path) -> None:
 def test_other_settings_are_refused_as_before(tmp_path: Path) -> None:
     cut(resolve("ppo", [*CARTPOLE, "--n-steps", "32"]), tmp_path, 1100)
     before = (tmp_path / "metrics.jsonl").read_text()
-    with pytest.raises(BadInput, match="n_steps 32 -> 64"):
-        is_done(tmp_path, resolve("ppo", [*CARTPOLE, "--n-steps", "64"]))
+    other = [*CARTPOLE, "--n-steps", "64", "--clip.high", "0.3"]
+    with pytest.raises(BadInput, match=r"\(n_steps 32 -> 64, clip.high 0.2 -> 0.3\)"):
+        is_done(tmp_path, resolve("ppo", other))
     assert (tmp_path / "metrics.jsonl").read_text() == before
 
 

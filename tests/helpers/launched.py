@@ -33,8 +33,13 @@ def together(
     folder: Path, *command: str | Path, **more: str
 ) -> list[subprocess.CompletedProcess[str]]:
     """What both of them said."""
-    ended = []
-    for process in start_together(folder, *command, **more):
-        out, error = process.communicate(timeout=120)
-        ended.append(subprocess.CompletedProcess(command, process.returncode, out, error))
+    started, ended = start_together(folder, *command, **more), []
+    try:
+        for process in started:
+            # Two processes that wait for each other are slow where others want the cores.
+            out, error = process.communicate(timeout=300)
+            ended.append(subprocess.CompletedProcess(command, process.returncode, out, error))
+    finally:
+        for process in started:
+            process.kill()
     return ended

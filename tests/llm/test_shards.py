@@ -13,7 +13,11 @@ from launched import FSDP, start_together, together
 from processes import wait_until
 from runs import rows, same_runs
 
-from redline.benchmark import cli
+from redline.algorithms.core.breaker import Trip
+from redline.benchmark import cli, ranks, train
+from redline.benchmark.arguments import resolve
+from redline.benchmark.breaking import Trips
+from redline.benchmark.resume import PROGRESS
 
 HELPERS = Path(__file__).parents[1] / "helpers"
 RUN = ["run", "grpo", "--task", "llm:arithmetic", "--steps", "160", "--groups", "4"]
@@ -88,6 +92,51 @@ def test_a_run_is_cut_and_gone_on_with(tmp_path: Path) -> None:
         (entry,) = record(tmp_path / name)["resumed"]
         assert entry["exact"] is False and entry["processes"] == before
         alike(tmp_path / "whole", tmp_path / name)
+
+
+SMALL = ["--task", "llm:arithmetic", "--steps", "32", "--evals", "1", "--eval-problems", "4"]
+SMALL += ["--eval-samples", "2", "--max-completion", "24", "--breaker", "record"]
+GROUPS = ["--groups", "4", "--group-size", "4", "--minibatch-size", "8"]
+EPISODES = ["--episodes", "16", "--minibatch-size", "8", "--epochs", "2"]
+# With a value head, a pull towards pi_old and one towards the first policy, a look at layers,
+# former policies that sample, groups that are drawn again, and steps that are taken back.
+SETTINGS: dict[str, list[str]] = {
+    "value": ["ppo", *SMALL, *EPISODES],
+    "old": ["ppo_kl", *SMALL, *EPISODES],
+    "first": ["grpo", *SMALL, *GROUPS, "--kl-coef", "0.1"],
+    "full": ["grpo", *SMALL, *GROUPS, "--telemetry", "full"],
+    "stale": ["grpo", *SMALL, *GROUPS, "--stale", "1"],
+    "mixed": ["dapo", *SMALL, *GROUPS],
+    "back": ["grpo", *SMALL, *GROUPS, "--lr", "0.002", "--breaker", "continue-smaller"],
+}
+
+
+@pytest.mark.slow  # seven runs, twice
+def test_whatever_a_method_keeps(tmp_path: Path) -> None:
+    runs = json.dumps([["run", *settings, "--out", name] for name, settings in SETTINGS.items()])
+    (tmp_path / "two").mkdir()
+    line = "import json, sys; from redline.benchmark import cli; "
+    line += "sys.exit(any([cli.main(run) for run in json.loads(sys.argv[1])]))"
+    for ended in together(tmp_path / "two", sys.executable, "-c", line, runs, **FSDP):
+        assert ended.returncode == 0, ended.stderr
+    for name, settings in SETTINGS.items():
+        assert cli.main(["run", *settings, "--out", str(tmp_path / name)]) == 0
+        alike(tmp_path / name, tmp_path / "two" / name)
+    assert record(tmp_path / "two/back")["trips"]["count"] > 0
+
+
+def test_who_trains_along_knows_of_trips_before_a_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first trip of a run is kept, which takes all processes: they must count alike."""
+    trips = Trips()
+    trips.add(Trip("kl", 1.0, 0.5, "far"), 8, 1, "record")
+    found = {PROGRESS: {"trips": trips.to_json()}}
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setattr(ranks, "of_first", lambda function: found)
+    with train._record(tmp_path, resolve("grpo", SMALL)) as folder:
+        assert folder.state is found and len(folder.trips) == 1
 
 
 @pytest.mark.parametrize("method", [["npg"], ["trpo"], ["cpi", "--horizon", "64"]], ids="".join)
