@@ -180,8 +180,8 @@ def _setup(results: Results, track: Track) -> str:
     )
     count = sum(track_of(task) is track for task in results.runs["task"])
     return (
-        f"{count:,} runs of {steps} {track.unit}, evaluated at the start and {evals} times on {size} "
-        f"{track.size.removeprefix('eval_')} each."
+        f"{count:,} runs of {steps} {track.unit}, evaluated at the start and {evals} times on "
+        f"{size} {track.size.removeprefix('eval_')} each."
     )
 
 
