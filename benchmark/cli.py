@@ -12,7 +12,7 @@ from redline.benchmark import threads
 
 threads.pin()
 
-from redline.benchmark import process  # noqa: E402
+from redline.benchmark import process, ranks  # noqa: E402
 from redline.benchmark.errors import BadInput, unknown  # noqa: E402
 
 USAGE = """\
@@ -72,7 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"redline: {error}", file=sys.stderr)
             return 2
         except KeyboardInterrupt:
-            print("redline: interrupted; what was written is kept", file=sys.stderr)
+            if ranks.first():
+                print("redline: interrupted; what was written is kept", file=sys.stderr)
             return 130
         except BrokenPipeError:  # whoever read our output has seen enough
             process.drop(sys.stdout)
