@@ -87,8 +87,8 @@ class CausalNetwork(FlatModule):
         slot = self.head_slots[0]
         if slot not in self.trunk_slots.values():
             return None
-        start = sum(tensor.numel() for tensor in self.tensors[:slot])
-        return slice(start, start + self.tensors[slot].numel())
+        start = sum(piece.numel() for piece in self.pieces[:slot])
+        return slice(start, start + self.pieces[slot].numel())
 
     @contextmanager
     def trunk_alone(self) -> Iterator[None]:

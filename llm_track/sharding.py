@@ -151,7 +151,7 @@ class ShardedLMPolicy(CausalLMPolicy):
         leaves = [
             (slot, leaf)
             for slot, leaf in zip(self.head_slots, (head.weight, head.bias), strict=True)
-            if leaf is not None and slot >= 0
+            if leaf is not None and slot >= 0 and self._head_learns
         ]
         for _, leaf in leaves:
             leaf.requires_grad_(True).grad = torch.zeros_like(leaf)
@@ -181,11 +181,6 @@ class ShardedLMPolicy(CausalLMPolicy):
         token = mask.new_zeros((1, 1), dtype=torch.long)
         empty = Part(token, (nothing, nothing), (nothing, nothing))
         yield from own + [empty] * (self.ranks.most(len(own)) - len(own))
-
-    @property
-    def tied(self) -> slice | None:
-        """None: the flat vectors hold a part of the matrix."""
-        return None
 
     def fit_together(self, parts: Sequence[Part], copies: int = 1) -> bool:
         """See `CausalNetwork`; graphs of several passes would hold what each gathered."""

@@ -255,7 +255,9 @@ def tied_paths(policy: Policy, batch: Batch, objective: Objective) -> Metrics:
     with trunk_alone():
         objective.gradient(policy, prepared)
     below = host(policy.gradient_buffer[place])
+    above = whole - below
+    lengths = pooled(policy, [below @ below, above @ above]) ** 0.5
     return {
-        "train/grad_norm_embedding_path": float(np.linalg.norm(below)),
-        "train/grad_norm_head_path": float(np.linalg.norm(whole - below)),
+        "train/grad_norm_embedding_path": float(lengths[0]),
+        "train/grad_norm_head_path": float(lengths[1]),
     }

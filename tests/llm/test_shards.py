@@ -106,7 +106,7 @@ SETTINGS: dict[str, list[str]] = {
     "first": ["grpo", *SMALL, *GROUPS, "--kl-coef", "0.1"],
     "full": ["grpo", *SMALL, *GROUPS, "--telemetry", "full"],
     "stale": ["grpo", *SMALL, *GROUPS, "--stale", "1"],
-    "mixed": ["dapo", *SMALL, *GROUPS],
+    "mixed": ["dapo", *SMALL, *GROUPS, "--steps", "128"],
     "back": ["grpo", *SMALL, *GROUPS, "--lr", "0.002", "--breaker", "continue-smaller"],
 }
 
