@@ -22,10 +22,10 @@ def refusals(task: str, settings: Container[str]) -> Iterator[None]:
     """
     require_language_packages(f"task {task!r}")
     from redline.llm_track.checks import CheckFailed
+    from redline.llm_track.generation import SamplingError
     from redline.llm_track.pretrained import ModelError
     from redline.llm_track.ranks import RanksError
     from redline.llm_track.rewards import RewardError
-    from redline.llm_track.sampler import SamplingError
     from redline.llm_track.split import TaskError
     from redline.llm_track.symbolic import SymbolicError
     from redline.llm_track.text import TextError

@@ -8,13 +8,14 @@ import numpy as np
 
 from redline.llm_track.attention import AttentionClip, install
 from redline.llm_track.freeze import freeze
+from redline.llm_track.generation import Generation
 from redline.llm_track.lora import add_adapters
 from redline.llm_track.models import checkpoint_layers, load_model
 from redline.llm_track.policy import CausalLMPolicy
 from redline.llm_track.pretrained import ModelError
 from redline.llm_track.problems import LanguageTask
 from redline.llm_track.ranks import Ranks, RanksError, join
-from redline.llm_track.sampler import Generation, LanguageSampler
+from redline.llm_track.sampler import LanguageSampler
 from redline.llm_track.settings import Freeze, LanguageSettings
 from redline.llm_track.tasks import language_task
 

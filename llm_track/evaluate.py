@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from redline.algorithms.core.types import Array, Metrics
+from redline.llm_track.generation import Generation
 from redline.llm_track.problems import LanguageTask
 from redline.llm_track.rewards import Score
-from redline.llm_track.sampler import Generation, group_metrics, verifier_counts
+from redline.llm_track.sampler import group_metrics, verifier_counts
 from redline.llm_track.split import HELD_OUT_SEED
 from redline.llm_track.verifier import FAILURES
 

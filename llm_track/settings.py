@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from redline.llm_track.generation import SamplingSettings
     from redline.llm_track.problems import TaskSettings
-    from redline.llm_track.sampler import SamplingSettings
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,8 @@ class LanguageSettings:
 
     def sampling_settings(self) -> SamplingSettings:
         """What concerns completions and their rewards."""
+        from redline.llm_track.generation import SamplingSettings
         from redline.llm_track.rewards import Rewards
-        from redline.llm_track.sampler import SamplingSettings
 
         rewards = Rewards(self.reward or None, self.reward_p, self.device)
         return SamplingSettings(self.temperature, self.max_completion, rewards, self.reading)

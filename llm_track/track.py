@@ -17,10 +17,10 @@ from redline.llm_track.assembly import Parts, assemble
 from redline.llm_track.attention import AttentionClip
 from redline.llm_track.critic import HeadCritic
 from redline.llm_track.evaluate import LanguageEvaluator
+from redline.llm_track.generation import Generation
 from redline.llm_track.policy import CausalLMPolicy
 from redline.llm_track.ranks import RanksError, join
 from redline.llm_track.ratio_weights import WeightedSampler
-from redline.llm_track.sampler import Generation
 from redline.llm_track.settings import LanguageSettings
 from redline.llm_track.stale import ProcessSampler, StaleSampler, Worker
 

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Annotated, Self
+from typing import Annotated
 
 import tyro
 
@@ -91,7 +90,7 @@ def main(arguments: Sequence[str]) -> int:
 
     if config.no_train:
         return _say(root, table.write(every, root), len(every), unread)
-    launcher = Summarising(LocalPool(config.jobs, config.patience), finished)
+    launcher = Summarising(config.jobs, config.patience, finished)
     command = shlex.join(["redline", "table", *arguments])
     try:
         outcomes = carry_out(root / "runs", chosen, every, plan, command, launcher)
@@ -120,32 +119,21 @@ def _summarise(cells: Sequence[Cell], root: Path) -> int:
     return unread
 
 
-class Summarising:
-    """Another launcher whose finished cells are told to `finished` first.
+class Summarising(LocalPool):
+    """Workers on this machine whose finished cells are told to `finished` first.
 
     A cell that cannot be summarised counts as failed; its run is kept.
     """
 
-    def __init__(self, launcher: matrix.Launcher, finished: Callable[[Cell], None]) -> None:
-        self._launcher, self._finished = launcher, finished
-
-    def __enter__(self) -> Self:
-        self._launcher.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._launcher.__exit__(kind, error, trace)
+    def __init__(self, jobs: int, patience: float | None, finished: Callable[[Cell], None]) -> None:
+        super().__init__(jobs, patience)
+        self._finished = finished
 
     def run(
         self, cells: Sequence[Cell], watch: Callable[[Mapping[Cell, int]], None]
     ) -> Iterator[tuple[Cell, Outcome]]:
-        """As the other launcher does."""
-        for cell, outcome in self._launcher.run(cells, watch):
+        """See `LocalPool`."""
+        for cell, outcome in super().run(cells, watch):
             if outcome.error is None:
                 try:
                     self._finished(cell)

@@ -14,14 +14,13 @@ import torch
 from closeness import close
 from language import micro_language_model
 from micro import MODELS, micro_batch
-from two_shards import same_gradient
+from two_shards import same_completions, same_gradient, same_values
 
 from redline.algorithms.core.types import Batch
-from redline.llm_track.critic import HeadCritic
+from redline.llm_track.generation import Generation, SamplingSettings
 from redline.llm_track.policy import CausalLMPolicy
-from redline.llm_track.ranks import ALONE, Ranks, join, share
+from redline.llm_track.ranks import Ranks, join, share
 from redline.llm_track.rewards import Answered, RewardError, Rewards, Score
-from redline.llm_track.sampler import Generation, SamplingSettings
 
 
 def pair(kind: str, together: Ranks, **settings: Any) -> tuple[CausalLMPolicy, CausalLMPolicy]:
@@ -60,33 +59,6 @@ def derived(policy: CausalLMPolicy, batch: Batch, v: Any) -> list[Any]:
     ]
 
 
-def same_values(together: Ranks) -> None:
-    """The value head sees the states of all rows."""
-    alone, shared = pair("llama", together)
-    batch = micro_batch(alone, groups=1)
-    critics = [HeadCritic(policy, 4, np.random.default_rng(0)) for policy in (alone, shared)]
-    for critic in critics:
-        critic.module[-1].weight.data.fill_(0.3)
-    one, other = (critic.values(batch.observation, batch.mask) for critic in critics)
-    assert np.abs(one).max() > 0.0
-    close(other, one, rtol=1e-6, atol=1e-6)
-
-
-def same_completions(together: Ranks, prompts: list[str]) -> None:
-    """Whoever decodes a prompt, all have its completions."""
-    made = micro_language_model()
-    found = []
-    for ranks in (ALONE, together):
-        generation = Generation(made, SamplingSettings(max_completion=12), ranks)
-        rows, rng = generation.prompts(prompts), np.random.default_rng(3)
-        found.append(generation.complete(made, rows, 3, rng))
-    alone, shared = found
-    for name in ("tokens", "mask", "ended"):
-        one, other = getattr(alone, name), getattr(shared, name)
-        assert one.dtype == other.dtype and np.array_equal(one, other), name
-    close(shared.log_prob, alone.log_prob, rtol=1e-5, atol=1e-6)
-
-
 def by_process(prompt: str, text: str, gold: str) -> float:
     """A reward that depends on who asks."""
     return float(os.environ["RANK"])
@@ -118,7 +90,7 @@ def main() -> None:
     assert share(together.rank) == 0
     same_policy("gpt2", together, groups=1)
     same_policy("llama", together, groups=1, rows=1, chunk=2, full=False)
-    same_values(together)
+    same_values(*pair("llama", together))
     same_completions(together, ["1+2=", "31+4=", "5+600="])
     same_completions(together, ["1+2="])  # the second process has no prompt
     same_rewards(together)

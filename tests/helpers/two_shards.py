@@ -17,11 +17,11 @@ from redline.algorithms.core.closeup import CloseUp
 from redline.algorithms.core.spread import gradient_norm
 from redline.algorithms.core.types import Batch
 from redline.llm_track.critic import HeadCritic
+from redline.llm_track.generation import Generation, SamplingSettings
 from redline.llm_track.lora import add_adapters
 from redline.llm_track.models import checkpoint_layers
 from redline.llm_track.policy import CausalLMPolicy
 from redline.llm_track.ranks import ALONE, Ranks, RanksError, join
-from redline.llm_track.sampler import Generation, SamplingSettings
 from redline.llm_track.sharding import ShardedLMPolicy
 
 
@@ -97,9 +97,8 @@ def same_state(alone: CausalLMPolicy, shared: ShardedLMPolicy, adams: list[Any])
         close(other[name], one[name], rtol=1e-8, atol=1e-12)
 
 
-def same_values(ranks: Ranks) -> None:
+def same_values(alone: CausalLMPolicy, shared: CausalLMPolicy) -> None:
     """The value head sees the states of all rows."""
-    alone, shared = pair("llama", ranks)
     batch = micro_batch(alone, groups=1)
     critics = [HeadCritic(policy, 4, np.random.default_rng(0)) for policy in (alone, shared)]
     for critic in critics:
@@ -164,7 +163,7 @@ def main() -> None:
     # As many rows as passes, an odd number of them, and a large vocabulary's way.
     same_steps("llama", ranks, groups=1, rows=1, chunk=2, full=False)
     same_gradient(ranks)
-    same_values(ranks)
+    same_values(*pair("llama", ranks))
     same_completions(ranks, ["1+2=", "31+4=", "5+600="])
     same_completions(ranks, ["1+2="])  # the second process has no prompt
     refuses_what_needs_all(ranks)

@@ -10,10 +10,11 @@ from language import MICRO, PlainPolicy, micro_language_model
 from redline.algorithms.core.types import Need, Rollout
 from redline.llm_track import checks
 from redline.llm_track.checks import CheckFailed
+from redline.llm_track.generation import Generation, SamplingSettings
 from redline.llm_track.models import LanguageModel
 from redline.llm_track.policy import CausalLMPolicy
 from redline.llm_track.problems import Problem
-from redline.llm_track.sampler import Generation, LanguageSampler, SamplingSettings
+from redline.llm_track.sampler import LanguageSampler
 from redline.llm_track.tasks import language_task
 
 

@@ -10,7 +10,7 @@ from language import micro_language_model
 
 from redline.llm_track.decoding import Completions
 from redline.llm_track.evaluate import LanguageEvaluator, majority_at_k, pass_at_k
-from redline.llm_track.sampler import Generation, SamplingSettings
+from redline.llm_track.generation import Generation, SamplingSettings
 from redline.llm_track.tasks import language_task
 
 

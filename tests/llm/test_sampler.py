@@ -9,17 +9,11 @@ from language import PlainPolicy, micro_language_model
 
 from redline.algorithms.core.types import Need, Rollout
 from redline.llm_track.decoding import Completions, Prompts
+from redline.llm_track.generation import Generation, SamplingError, SamplingSettings
 from redline.llm_track.models import LanguageModel
 from redline.llm_track.problems import Problem
 from redline.llm_track.rewards import Rewards, Score
-from redline.llm_track.sampler import (
-    Generation,
-    LanguageSampler,
-    SamplingError,
-    SamplingSettings,
-    group_metrics,
-    observation,
-)
+from redline.llm_track.sampler import LanguageSampler, group_metrics, observation
 from redline.llm_track.tasks import language_task
 
 NEED = Need(groups=3, group_size=4)

@@ -11,8 +11,8 @@ from redline.algorithms.core.types import Batch, Need, Progress, Rollout
 from redline.algorithms.grpo import GRPO
 from redline.llm_track import assembly
 from redline.llm_track.checks import CheckFailed
+from redline.llm_track.generation import SamplingError
 from redline.llm_track.pretrained import ModelError
-from redline.llm_track.sampler import SamplingError
 from redline.llm_track.settings import LanguageSettings
 from redline.llm_track.split import TaskError
 from redline.llm_track.track import LanguageTrack, language_track

@@ -18,8 +18,8 @@ from redline.llm_track.demonstrations import (
     read_jsonl,
     shuffled,
 )
+from redline.llm_track.generation import Generation, SamplingSettings
 from redline.llm_track.models import LanguageModel, load_model, wrap
-from redline.llm_track.sampler import Generation, SamplingSettings
 from redline.llm_track.tasks import language_task
 from redline.llm_track.warm_start import (
     SHIPPED,
