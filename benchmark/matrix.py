@@ -13,9 +13,9 @@ from typing import Any, Protocol, Self
 from redline.benchmark.errors import BadInput, describe
 from redline.benchmark.files import Busy, Hold, replacing
 from redline.benchmark.outcomes import Fault, Outcome
+from redline.benchmark.run_record import record_failure
 from redline.benchmark.runs import is_done, read_run
 from redline.benchmark.suite import Cell, Suite
-from redline.benchmark.writing import record_failure
 
 RECORD = "matrix.json"
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -58,20 +59,25 @@ def save(results: Results, path: Path) -> None:
             for axis in reversed(list(axes.values()))  # the first panel with a name counts
             for line, label in zip(*axis.get_legend_handles_labels(), strict=True)
         }
-        order = [name for name in methods if name in handles]
-        labels = [_label(name) for name in order]
-        columns = _legend_columns(labels, figure.get_figwidth())
-        lines = sum(label.count("\n") + 1 for label in labels) / columns
-        figure.set_figheight(figure.get_figheight() + _LINE_HEIGHT * lines)
-        figure.legend(
-            [handles[name] for name in order],
-            labels,
-            loc="outside lower center",
-            title="mean and 95% t interval over seeds",
-            title_fontsize=8,
-            ncols=columns,
-        )
+        order = {name: handles[name] for name in methods if name in handles}
+        draw_legend(figure, order, "mean and 95% t interval over seeds")
         figure.savefig(path, dpi=160)
+
+
+def draw_legend(figure: Figure, handles: Mapping[str, Artist], title: str) -> None:
+    """Names of methods below a figure, which grows by their height."""
+    labels = [_label(name) for name in handles]
+    columns = _legend_columns(labels, figure.get_figwidth())
+    lines = sum(label.count("\n") + 1 for label in labels) / columns
+    figure.set_figheight(figure.get_figheight() + _LINE_HEIGHT * lines)
+    figure.legend(
+        list(handles.values()),
+        labels,
+        loc="outside lower center",
+        title=title,
+        title_fontsize=8,
+        ncols=columns,
+    )
 
 
 def _label(method: str) -> str:

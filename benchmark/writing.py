@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 import traceback
@@ -12,24 +11,20 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from redline.benchmark import checkpoint, ranks, resume
+from redline.benchmark import checkpoint, ranks, resume, run_record
 from redline.benchmark.breaking import TRIP, Tripped, Trips
 from redline.benchmark.breaking import save as save_trip
 from redline.benchmark.config import Resolved
 from redline.benchmark.errors import BadInput, describe
-from redline.benchmark.files import Busy, Hold, remove_temporary, replacing
-from redline.benchmark.loggers import JsonLines, finite
+from redline.benchmark.files import Busy, Hold, remove_temporary
+from redline.benchmark.loggers import JsonLines
 from redline.benchmark.machine import (
-    git_state,
-    host,
     peak_memory_mb,
     reset_peak_memory,
-    versions,
 )
-from redline.benchmark.runs import FILES, leftovers, read_run
+from redline.benchmark.runs import FILES, read_run
 from redline.benchmark.samples import GRADES, REVIEW, Sample, SampleFiles
 from redline.benchmark.summaries import Arrays
-from redline.benchmark.tracks import track_of
 from redline.benchmark.views import EVENTS, Views
 
 if TYPE_CHECKING:
@@ -39,67 +34,6 @@ if TYPE_CHECKING:
 
 # Questions that run.json names, of those passed over.
 _LEFT_OUT = 20
-
-
-def _write(folder: Path, resolved: Resolved, status: str, started: float, **more: Any) -> None:
-    """run.json, replaced in one step."""
-    data = {
-        "status": status,
-        "hash": resolved.hash,
-        **resolved.to_json(),
-        "overrides": dict(resolved.overrides),
-        "versions": versions(track_of(resolved.run.task).packages),
-        "git": git_state(),
-        "host": host(),
-        **({"processes": ranks.count()} if ranks.count() > 1 else {}),
-        **({"sharded": True} if ranks.sharded() else {}),
-        "started": started,
-        **more,
-    }
-    text = json.dumps(finite(data), indent=1, allow_nan=False) + "\n"
-    with replacing(folder / "run.json") as temporary:
-        temporary.write_text(text, encoding="utf-8")
-
-
-def record_failure(folder: Path, resolved: Resolved, error: str, trace: str) -> bool:
-    """Mark a run as failed whose process could not do so itself; gives whether run.json says so.
-
-    What this run did not begin is left alone: a complete run, one with other settings, files of no
-    readable run, and a folder that another process is writing.
-
-    Raises:
-        OSError: The folder cannot be written.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        hold = Hold(folder)
-    except Busy:
-        return False
-    try:
-        before = read_run(folder)
-        if before is None:
-            if leftovers(folder) is not None:
-                return False
-        elif before["status"] == "done" or before["hash"] != resolved.hash:
-            return False
-        elif before["status"] in ("failed", "tripped") and before.get("error") == error:
-            return True
-        started = (before or {}).get("started", time.time())
-        seconds = time.time() - started
-        kept = {key: before[key] for key in ("resumed", "trips") if before and key in before}
-        _write(
-            folder,
-            resolved,
-            "failed",
-            started,
-            wall_seconds=seconds,
-            error=error,
-            traceback=trace,
-            **kept,
-        )
-        return True
-    finally:
-        hold.release()
 
 
 class RunFolder:
@@ -190,7 +124,7 @@ class RunFolder:
         if self.left_out:
             first = dict(islice(self.left_out.items(), _LEFT_OUT))
             more["left_out"] = {"count": len(self.left_out), "first": first}
-        _write(
+        run_record.write(
             self.folder,
             self._resolved,
             status,

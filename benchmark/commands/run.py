@@ -20,9 +20,9 @@ from redline.benchmark.errors import BadInput, describe, first_line
 from redline.benchmark.notes import notes
 from redline.benchmark.parsing import option
 from redline.benchmark.preflight import check_tasks
+from redline.benchmark.run_record import record_failure
 from redline.benchmark.runs import is_done, read_run, run_path
 from redline.benchmark.tracks import LANGUAGE, track_of
-from redline.benchmark.writing import record_failure
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -11,6 +11,7 @@ from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 
 from redline.benchmark.panels import STYLE, draw, styles_of
+from redline.benchmark.plots import draw_legend
 from redline.benchmark.tracks import STOCHASTIC
 
 _COLUMNS = 3
@@ -50,12 +51,6 @@ def save(curves: pd.DataFrame, rows: pd.DataFrame, path: Path) -> None:
             lines, labels = axis.get_legend_handles_labels()
             handles |= dict(zip(labels, lines, strict=True))
         if handles:
-            figure.legend(
-                list(handles.values()),
-                list(handles),
-                loc="outside lower center",
-                title="return of training episodes: mean and 95% t interval over seeds",
-                title_fontsize=8,
-                ncols=5,
-            )
+            title = "return of training episodes: mean and 95% t interval over seeds"
+            draw_legend(figure, handles, title)
         figure.savefig(path, dpi=120)

@@ -11,12 +11,13 @@ from typing import Any
 import gymnasium as gym
 import pytest
 
-from redline.benchmark import cli, files, writing
+from redline.benchmark import cli, files, run_record
 from redline.benchmark.arguments import resolve
 from redline.benchmark.config import Resolved
 from redline.benchmark.errors import BadInput
+from redline.benchmark.run_record import record_failure
 from redline.benchmark.runs import is_done, read_run
-from redline.benchmark.writing import RunFolder, record_failure
+from redline.benchmark.writing import RunFolder
 
 TASK = ["--task", "CartPole-v1", "--steps", "100", "--evals", "1", "--eval-episodes", "1"]
 
@@ -141,14 +142,14 @@ def test_a_failure_before_the_start_spoils_no_run(
 def test_a_full_disk_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write = writing._write
+    write = run_record.write
 
     def full(folder: Path, resolved: Resolved, status: str, *rest: Any, **more: Any) -> None:
         if status != "running":
             raise OSError(errno.ENOSPC, "No space left on device")
         write(folder, resolved, status, *rest, **more)
 
-    monkeypatch.setattr(writing, "_write", full)
+    monkeypatch.setattr(run_record, "write", full)
     assert cli.main(command(tmp_path)) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and error.count("No space left on device") == 2
