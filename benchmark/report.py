@@ -15,6 +15,7 @@ from redline.benchmark.doctor.history import read as read_history
 from redline.benchmark.errors import BadInput, first_line
 from redline.benchmark.records import Results, load
 from redline.benchmark.tracks import CONTROL, LANGUAGE, TRACKS, Track, track_of
+from redline.benchmark.words import counted
 
 _MEASURES = {
     CONTROL: """\
@@ -180,8 +181,8 @@ def _setup(results: Results, track: Track) -> str:
     )
     count = sum(track_of(task) is track for task in results.runs["task"])
     return (
-        f"{count:,} runs of {steps} {track.unit}, evaluated at the start and {evals} times on "
-        f"{size} {track.size.removeprefix('eval_')} each."
+        f"{counted(count, 'run')} of {steps} {track.unit}, evaluated at the start and {evals} "
+        f"times on {size} {track.size.removeprefix('eval_')} each."
     )
 
 

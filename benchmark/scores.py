@@ -21,6 +21,7 @@ from redline.benchmark.stats import (
     summarise,
 )
 from redline.benchmark.tables import Table, done
+from redline.benchmark.words import counted
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,6 @@ def across_tasks(results: Results, how: Judging) -> Table:
         if found.refused
         else ""
     )
-    title = f"normalised {how.by} over {len(found.tasks)} tasks{skipped}"
+    title = f"normalised {how.by} over {counted(len(found.tasks), 'task')}{skipped}"
     header = ["algorithm", "seeds", "score", "IQM", "95% interval of IQM", "optimality gap"]
     return Table(title, [*header, f"P(better than {how.baseline})"], rows)

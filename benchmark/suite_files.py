@@ -57,6 +57,9 @@ def read(name: str) -> Suite:
     """
     if name.endswith(".toml"):
         source: Any = Path(name)
+        others = [str(entry) for entry in source.parent.glob("*.toml")]
+        if others and not source.exists():
+            raise unknown("suite file", name, others)
     else:
         known = shipped()
         if name not in known:

@@ -12,6 +12,7 @@ from redline.benchmark import forecast, matrix
 from redline.benchmark.errors import BadInput, first_line
 from redline.benchmark.outcomes import Outcome
 from redline.benchmark.suite import Cell, Suite
+from redline.benchmark.words import counted
 
 
 class Stopped(Exception):
@@ -55,7 +56,7 @@ def list_plan(plan: matrix.Plan, root: Path, jobs: int) -> int:
         missing = len(seconds) - len(known)
         but = f", and {missing} more of which no like one was timed" if missing else ""
         whole = forecast.spelled(sum(known) / min(jobs, len(known)))
-        print(f"expected: {whole} for {len(known)} runs with --jobs {jobs}{but}")
+        print(f"expected: {whole} for {counted(len(known), 'run')} with --jobs {jobs}{but}")
     elif plan.todo:
         print("expected: unknown, for no run of these tasks is done here or in results/ yet")
     return 0
@@ -107,7 +108,8 @@ def _train(plan: matrix.Plan, launcher: matrix.Launcher) -> Mapping[Cell, Outcom
 
     console = Console(stderr=True)
     if plan.done:
-        print(f"{len(plan.done)} runs are complete already", file=sys.stderr)
+        verb = "is" if len(plan.done) == 1 else "are"
+        print(f"{counted(len(plan.done), 'run')} {verb} complete already", file=sys.stderr)
     if not plan.todo:
         return {}
     with MatrixProgress(plan.todo, console) as progress:

@@ -17,6 +17,7 @@ from redline.benchmark.published.reference import Reference, reference
 from redline.benchmark.stats import Interval, finite, iqm_interval, summarise
 from redline.benchmark.suite import Cell
 from redline.benchmark.tracks import STOCHASTIC
+from redline.benchmark.words import counted
 
 _HEADINGS = {
     "last": "last 10%",
@@ -238,4 +239,4 @@ def _versions(found: Mapping[Cell, Mapping[str, Any]]) -> str:
 
 
 def _share(version: str, runs: int, counts: Counter[str]) -> str:
-    return version if len(counts) == 1 else f"{version} ({runs} runs)"
+    return version if len(counts) == 1 else f"{version} ({counted(runs, 'run')})"

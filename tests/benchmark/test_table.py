@@ -130,7 +130,7 @@ def test_other_versions_of_the_simulator_are_trained_again_and_named_in_the_tabl
     changed["versions"]["gymnasium"] = "99.0"
     path.write_text(json.dumps(changed))
     ended("--no-train")
-    assert "1.0 (3 runs), 99.0 (1 runs)" in (root / "table.md").read_text()
+    assert "1.0 (3 runs), 99.0 (1 run)" in (root / "table.md").read_text()
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"hash": 1}', '{"last": 1.0', "\xff"])
