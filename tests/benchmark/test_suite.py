@@ -231,8 +231,8 @@ def test_a_suite_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"cannot read suite .*none.toml: No such file"):
         suite_files.read(str(tmp_path / "none.toml"))
     near = written(tmp_path, SMALL)
-    with pytest.raises(BadInput, match=rf"unknown suite file .*smal.toml'; nearest: {near}"):
-        suite_files.read(str(tmp_path / "smal.toml"))
+    with pytest.raises(BadInput, match=rf"unknown suite file .*smaller.toml'; nearest: {near}"):
+        suite_files.read(str(tmp_path / "smaller.toml"))
 
 
 def test_a_suite_file_without_its_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
