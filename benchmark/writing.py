@@ -18,10 +18,7 @@ from redline.benchmark.config import Resolved
 from redline.benchmark.errors import BadInput, describe
 from redline.benchmark.files import Busy, Hold, remove_temporary
 from redline.benchmark.loggers import JsonLines
-from redline.benchmark.machine import (
-    peak_memory_mb,
-    reset_peak_memory,
-)
+from redline.benchmark.machine import peak_memory_mb, reset_peak_memory
 from redline.benchmark.runs import FILES, read_run
 from redline.benchmark.samples import GRADES, REVIEW, Sample, SampleFiles
 from redline.benchmark.summaries import Arrays

@@ -1,23 +1,20 @@
 """A run that was cut and gone on with equals one that was not, bit for bit."""
 
 import json
-import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import gymnasium as gym
 import pytest
 import torch
 from command import redline, start_redline
-from runs import rows, same_runs
+from runs import CARTPOLE, cut, rows, same_runs
 
 from redline.algorithms import registry
 from redline.benchmark import checkpoint, cli
 from redline.benchmark.arguments import resolve
-from redline.benchmark.config import Resolved
 from redline.benchmark.errors import BadInput
 from redline.benchmark.loading import load
 from redline.benchmark.resume import PROGRESS
@@ -25,7 +22,6 @@ from redline.benchmark.runs import is_done
 from redline.benchmark.train import train
 from redline.llm_track.models import load_model
 
-CARTPOLE = ["--task", "CartPole-v1", "--steps", "2400", "--evals", "3", "--eval-episodes", "2"]
 PENDULUM = ["--task", "Pendulum-v1", "--steps", "2400", "--evals", "3", "--eval-episodes", "2"]
 CHEETAH = ["--task", "HalfCheetah-v5", "--steps", "1600", "--evals", "2", "--eval-episodes", "1"]
 LANGUAGE = ["--task", "llm:arithmetic", "--steps", "48", "--evals", "2"]
@@ -37,10 +33,6 @@ SIZES: dict[str, list[str]] = {
     "groups": ["--groups", "2", "--group-size", "2"],
     "n_steps": ["--n-steps", "32"],
 }
-
-
-class Cut(BaseException):
-    """Ends a run as Ctrl-C does."""
 
 
 def sizes(algo: str) -> list[str]:
@@ -60,18 +52,6 @@ def language_sizes(algo: str) -> list[str]:
     for name, value in small.items():
         few += [f"--{name.replace('_', '-')}", value] if name in fields else []
     return few
-
-
-def cut(resolved: Resolved, folder: Path, step: int) -> None:
-    """Train until some update at or after `step`."""
-
-    def report(done: int, last: Any) -> None:
-        if done >= step:
-            raise Cut
-
-    with pytest.raises(Cut):
-        train(resolved, folder, report)
-    assert json.loads((folder / "run.json").read_text())["status"] == "failed"
 
 
 def check(algo: str, arguments: Sequence[str], folder: Path, steps: Sequence[int]) -> None:
@@ -203,82 +183,6 @@ def test_a_run_whose_environments_nobody_can_capture_says_so(
     said = capsys.readouterr().out
     assert "its episodes began anew there, so an uncut run ends differently" in said
     assert "gone on with from step" in said
-
-
-def test_a_new_start_where_it_is_asked_for(tmp_path: Path) -> None:
-    arguments = [*CARTPOLE, "--n-steps", "32"]
-    train(resolve("ppo", arguments), tmp_path / "whole")
-    for flag in ("--no-resume", "--overwrite"):
-        cut(resolve("ppo", arguments), tmp_path / flag, 1100)
-        train(resolve("ppo", [*arguments, flag]), tmp_path / flag)
-        assert "resumed" not in json.loads((tmp_path / flag / "run.json").read_text())
-        same_runs(tmp_path / "whole", tmp_path / flag)
-
-
-def damage(path: Path) -> None:
-    content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2])
-
-
-def make_newer(path: Path) -> None:
-    torch.save({**torch.load(path, weights_only=True), "format": checkpoint.FORMAT + 1}, path)
-
-
-@pytest.mark.parametrize(
-    ("spoil", "said"),
-    [
-        (damage, "checkpoint.pt is empty or cut short"),
-        (make_newer, f"checkpoint.pt has format {checkpoint.FORMAT + 1}, this version of Redline"),
-    ],
-)
-def test_a_checkpoint_that_cannot_be_read_falls_back_to_the_one_before(
-    spoil: Callable[[Path], None], said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    resolved = resolve("ppo", [*CARTPOLE, "--n-steps", "32"])
-    train(resolved, tmp_path / "whole")
-    cut(resolved, tmp_path / "cut", 2000)
-    spoil(tmp_path / "cut" / checkpoint.NAME)
-    train(resolved, tmp_path / "cut")
-    assert said in caplog.text
-    (resumed,) = json.loads((tmp_path / "cut/run.json").read_text())["resumed"]
-    assert 800 <= resumed["step"] < 1600
-    same_runs(tmp_path / "whole", tmp_path / "cut")
-
-
-@pytest.mark.parametrize("spoil", ["both damaged", "none", "files cut short", "other versions"])
-def test_nothing_to_go_on_from_is_a_new_start(spoil: str, tmp_path: Path) -> None:
-    resolved = resolve("ppo", [*CARTPOLE, "--n-steps", "32"])
-    train(resolved, tmp_path / "whole")
-    cut(resolved, tmp_path / "cut", 2000)
-    folder = tmp_path / "cut"
-    for name in (checkpoint.NAME, checkpoint.PREVIOUS):
-        if spoil == "both damaged":
-            damage(folder / name)
-        elif spoil == "none":
-            (folder / name).unlink()
-    if spoil == "files cut short":
-        (folder / "metrics.jsonl").write_text("")
-    if spoil == "other versions":
-        record = json.loads((folder / "run.json").read_text())
-        record["versions"]["numpy"] = "0.1"
-        (folder / "run.json").write_text(json.dumps(record))
-    train(resolved, folder)
-    assert "resumed" not in json.loads((folder / "run.json").read_text())
-    same_runs(tmp_path / "whole", folder)
-
-
-def test_loading_a_checkpoint_executes_no_code(tmp_path: Path) -> None:
-    resolved = resolve("ppo", [*CARTPOLE, "--n-steps", "32"])
-    cut(resolved, tmp_path, 2000)
-
-    class Planted:
-        def __reduce__(self) -> Any:
-            return os.mkdir, (str(tmp_path / "planted"),)
-
-    for name in (checkpoint.NAME, checkpoint.PREVIOUS):
-        torch.save({"format": 1, "hash": resolved.hash, "progress": Planted()}, tmp_path / name)
-    train(resolved, tmp_path)
-    assert not (tmp_path / "planted").exists()
 
 
 def test_other_settings_are_refused_as_before(tmp_path: Path) -> None:

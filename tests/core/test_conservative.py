@@ -1,19 +1,24 @@
-"""Conservative policy iteration, mixture form: the step, who judges, the search, distillation."""
+"""Conservative policy iteration, mixture form: the step, who judges, the search."""
 
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-import torch
-from batches import DISTRIBUTIONS, START, algorithm, make_batch, make_policy, objective_of
+from batches import (
+    DISTRIBUTIONS,
+    START,
+    algorithm,
+    make_batch,
+    make_policy,
+    mixture_start,
+    objective_of,
+)
 from closeness import close, identical
-from torch_reference import reference
 
 from redline.algorithms.core.conservative import (
     ConservativeMixture,
     Distillation,
-    _towards,
     conservative_step,
 )
 from redline.algorithms.core.mixture import MixturePolicy
@@ -62,18 +67,9 @@ def updated(
     return result, metrics
 
 
-def start(space: str, rows: int = 400, seed: int = 0) -> tuple[MixturePolicy, Batch]:
-    """One policy, and on-policy elements whose advantage depends on state and action."""
-    policy = make_policy(DISTRIBUTIONS[space], seed=seed)
-    batch = make_batch(policy, shape=(rows,), seed=seed + 1, by=0.0)
-    action = batch.action if batch.action.ndim > 1 else batch.action[:, None]
-    signal = np.sign(batch.observation[:, 0]) * np.sign(action[:, 0] - 0.5)
-    return MixturePolicy([policy]), replace(batch, advantage=signal - signal.mean())
-
-
 @spaces
 def test_the_new_policy_is_the_mixture_that_the_metrics_describe(space: str) -> None:
-    policy, batch = start(space)
+    policy, batch = mixture_start(space)
     mixture, metrics = updated(ConservativeMixture(STEPS, 0.9), policy, batch)
     alpha = metrics["train/mixture_alpha"]
     assert 0.0 < alpha < 1.0 and metrics["train/step_accepted"] == 1.0
@@ -102,7 +98,7 @@ class Spy(ConservativeMixture):
 def test_the_new_policy_is_judged_on_what_it_was_not_trained_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    policy, batch = start("gaussian", rows=100)
+    policy, batch = mixture_start("gaussian", rows=100)
     trained, plain = [], MLPPolicy.gradient
 
     def spy(self: Any, part: Batch, *args: Any, **kwargs: Any) -> None:
@@ -138,7 +134,7 @@ def test_noise_is_no_advantage() -> None:
 @pytest.mark.parametrize("alpha", ["bound", "line_search"])
 @spaces
 def test_without_an_advantage_every_bit_stays(space: str, alpha: Any) -> None:
-    policy, batch = start(space)
+    policy, batch = mixture_start(space)
     policy = policy.with_component(policy.newest.copy(), 0.3)
     before = policy.snapshot()
     # Trained uphill on one half of the elements, judged on the other half with the sign turned.
@@ -158,7 +154,7 @@ def test_without_an_advantage_every_bit_stays(space: str, alpha: Any) -> None:
 @pytest.mark.parametrize("delta", [1e-4, 0.01, 0.3])
 @spaces
 def test_the_search_takes_the_largest_candidate_within_delta(space: str, delta: float) -> None:
-    policy, batch = start(space)
+    policy, batch = mixture_start(space)
     rule = ConservativeMixture(STEPS, 0.99, alpha="line_search", delta=delta)
     mixture, metrics = updated(rule, policy, batch)
     alpha = metrics["train/mixture_alpha"]
@@ -173,7 +169,7 @@ def test_the_search_takes_the_largest_candidate_within_delta(space: str, delta: 
 
 
 def test_the_search_may_take_the_new_policy_alone() -> None:
-    policy, batch = start("categorical")
+    policy, batch = mixture_start("categorical")
     rule = ConservativeMixture(STEPS, 0.99, alpha="line_search", delta=10.0)
     mixture, metrics = updated(rule, policy, batch)
     assert metrics["train/mixture_alpha"] == 1.0 and mixture.weights == [1.0]
@@ -197,71 +193,8 @@ def test_the_search_goes_on_where_an_estimate_passes_the_limit_of_the_exact_kl()
 
 
 @spaces
-def test_distillation_comes_closer_to_the_mixture(space: str) -> None:
-    policy, batch = start(space)
-    mixture = policy.with_component(make_policy(DISTRIBUTIONS[space], seed=5), 0.4)
-    # Actions of the mixture, so that the estimate is one of KL(mixture||student).
-    action = mixture.act(batch.observation, np.random.default_rng(6))
-    batch = replace(batch, action=action)
-    batch = replace(batch, old_log_prob=mixture.evaluate(batch).log_prob, reference=())
-    found = []
-    for epochs in (0, 5, 60):
-        distil = Distillation(lr=0.01, epochs=epochs, minibatch_size=256)
-        student, metrics = distil(mixture, batch, np.random.default_rng(7))
-        assert len(student.components) == 1 and student.weights == [1.0]
-        (value,) = metrics.values()
-        found.append(value)
-    name = "train/distillation_kl" + ("" if mixture.exact else "_sampled")
-    assert set(metrics) == {name}
-    assert found[2] < found[1] < found[0] and found[2] < 0.3 * found[0]
-    assert mixture.heaviest is policy.components[0]
-    if mixture.exact:
-        new = np.exp(student.evaluate(batch).params[0])
-        old = np.exp(mixture.evaluate(batch).params[0])
-        close(found[2], (old * np.log(old / new)).sum(axis=-1).mean(), rtol=1e-7)
-
-
-@pytest.mark.parametrize(("space", "by"), [("multi_categorical", 0.8), ("gaussian", 0.15)])
-def test_the_distance_is_estimated_under_the_mixture(space: str, by: float) -> None:
-    # The actions at hand are pi_old's; under the mixture a mean of log(mixture/student) is wanted.
-    old = make_policy(DISTRIBUTIONS[space], seed=0)
-    other = old.copy()
-    other.parameters += np.random.default_rng(2).normal(0.0, by, other.parameters.shape)
-    observation = np.tile(np.random.default_rng(0).normal(size=3), (50_000, 1))
-    mask, zeros = np.ones(len(observation), dtype=bool), np.zeros(len(observation))
-    mixture, rng = MixturePolicy([old, other], [0.5, 0.5]), np.random.default_rng(1)
-
-    def actions_of(policy: Any) -> Batch:
-        batch = Batch(observation, policy.act(observation, rng), zeros, zeros, mask)
-        return replace(batch, old_log_prob=policy.evaluate(batch).log_prob)
-
-    same = Distillation(epochs=0)  # the student is `old` as it is
-    (reported,) = same(mixture, actions_of(old), rng)[1].values()
-    own = actions_of(mixture)
-    plain = own.old_log_prob - old.evaluate(own).log_prob
-    assert plain.mean() > 0.01
-    assert abs(reported - plain.mean()) < 5.0 * plain.std() / np.sqrt(len(plain))
-
-
-@spaces
-def test_the_gradient_of_distillation_is_that_of_the_divergences(space: str) -> None:
-    policy, batch = start(space, rows=30)
-    mixture = policy.with_component(make_policy(DISTRIBUTIONS[space], seed=5), 0.4)
-    student = make_policy(DISTRIBUTIONS[space], seed=8)
-    _towards(student, mixture, batch)
-    flat = torch.tensor(student.parameters).requires_grad_(True)
-    new = reference(student, flat, batch.observation)
-    total = 0.0
-    for weight, part in zip(mixture.weights, mixture.components, strict=True):
-        old = reference(part, torch.tensor(part.parameters), batch.observation)
-        total = total + weight * old.kl_to(new).mean()
-    (expected,) = torch.autograd.grad(-total, flat)
-    close(student.gradient_buffer, expected, rtol=1e-9, atol=1e-12)
-
-
-@spaces
 def test_a_larger_mixture_is_distilled(space: str) -> None:
-    policy, batch = start(space)
+    policy, batch = mixture_start(space)
     rule = ConservativeMixture(
         STEPS, 0.9, alpha="line_search", max_components=3, distillation=Distillation(epochs=10)
     )
@@ -290,14 +223,14 @@ def test_refusals() -> None:
         with pytest.raises(ValueError, match=message):
             CPI(**settings).build()  # type: ignore[arg-type]
     CPI(gamma=1.0, horizon=500).build()
-    policy, batch = start("categorical")
+    policy, batch = mixture_start("categorical")
     with pytest.raises(ValueError, match="two elements"):
         updated(ConservativeMixture(STEPS, 0.9), policy, batch.take(slice(0, 1)))
     updated(ConservativeMixture(STEPS, 0.9), policy, batch.take(slice(0, 2)))
 
 
 def test_a_line_search_needs_no_horizon_and_then_logs_no_bound() -> None:
-    policy, batch = start("categorical")
+    policy, batch = mixture_start("categorical")
     for horizon, logged in ((None, False), (500, True)):
         rule = CPI(gamma=1.0, alpha="line_search", horizon=horizon).build().update
         _, metrics = updated(rule, policy, batch)

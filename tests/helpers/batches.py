@@ -1,5 +1,6 @@
 """Random inputs: elements [B, T], policies in float64, and batches of theirs."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ from redline.algorithms.core.aggregation import Aggregate
 from redline.algorithms.core.algorithm import Algorithm
 from redline.algorithms.core.distributions import Categorical, Distribution, MultiCategorical
 from redline.algorithms.core.gaussians import DiagGaussian, TanhGaussian
+from redline.algorithms.core.mixture import MixturePolicy
 from redline.algorithms.core.objective import Objective
 from redline.algorithms.core.penalties import Penalties
 from redline.algorithms.core.types import Batch, Progress, Rollout
@@ -141,3 +143,12 @@ def make_rollout(reward: Any, mask: Any = None, *, ends: Any = None, **fields: A
         "steps": int(mask.sum()),
     }
     return Rollout(reward=reward, mask=mask, episode_id=episode_id, **(defaults | fields))
+
+
+def mixture_start(space: str, rows: int = 400, seed: int = 0) -> tuple[MixturePolicy, Batch]:
+    """One policy, and on-policy elements whose advantage depends on state and action."""
+    policy = make_policy(DISTRIBUTIONS[space], seed=seed)
+    batch = make_batch(policy, shape=(rows,), seed=seed + 1, by=0.0)
+    action = batch.action if batch.action.ndim > 1 else batch.action[:, None]
+    signal = np.sign(batch.observation[:, 0]) * np.sign(action[:, 0] - 0.5)
+    return MixturePolicy([policy]), replace(batch, advantage=signal - signal.mean())

@@ -1,15 +1,36 @@
-"""What two runs left on the disk, compared bit for bit but for times and memory."""
+"""Runs that are cut, and what two runs left on the disk, bit for bit but for times and memory."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from closeness import identical
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from redline.benchmark import checkpoint
+from redline.benchmark.config import Resolved
+from redline.benchmark.train import train
+
+CARTPOLE = ["--task", "CartPole-v1", "--steps", "2400", "--evals", "3", "--eval-episodes", "2"]
+
+
+class Cut(BaseException):
+    """Ends a run as Ctrl-C does."""
+
+
+def cut(resolved: Resolved, folder: Path, step: int) -> None:
+    """Train until some update at or after `step`."""
+
+    def report(done: int, last: Any) -> None:
+        if done >= step:
+            raise Cut
+
+    with pytest.raises(Cut):
+        train(resolved, folder, report)
+    assert json.loads((folder / "run.json").read_text())["status"] == "failed"
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
