@@ -57,7 +57,8 @@ def read(name: str) -> Suite:
     """
     if name.endswith(".toml"):
         source: Any = Path(name)
-        others = [str(entry) for entry in source.parent.glob("*.toml")]
+        there = source.parent.glob("*.toml")
+        others = [str(entry) for entry in there if entry.name != "pyproject.toml"]
         if others and not source.exists():
             raise unknown("suite file", name, others)
     else:

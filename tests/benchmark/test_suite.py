@@ -228,6 +228,7 @@ def test_a_byte_order_mark_is_no_part_of_a_suite(tmp_path: Path) -> None:
 def test_a_suite_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="unknown suite 'dem'; nearest: demo"):
         suite_files.read("dem")
+    (tmp_path / "pyproject.toml").touch()
     with pytest.raises(BadInput, match=r"cannot read suite .*none.toml: No such file"):
         suite_files.read(str(tmp_path / "none.toml"))
     near = written(tmp_path, SMALL)
