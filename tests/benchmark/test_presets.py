@@ -1,5 +1,7 @@
 """Presets: every name in them is a setting, and a task's own needs come last."""
 
+from itertools import product
+
 import pytest
 
 from redline.algorithms import registry
@@ -38,6 +40,10 @@ def test_what_a_task_needs_besides() -> None:
         resolve("trpo", ["--task", task]).recipe for task in ("InvertedPendulum-v5", "Hopper-v5")
     )
     assert (steady.n_steps, steady.delta) == (512, 0.01)
+    for algo, poles in product(("ppo", "grpo"), ("", "Double")):
+        task = f"Inverted{poles}Pendulum-v5"
+        assert not resolve(algo, ["--task", task]).run.normalize_observation
+    assert resolve("ppo", ["--task", "Hopper-v5"]).run.normalize_observation
     assert (usual.n_steps, usual.delta) == (128, 0.02)
     assert resolve("npg", ["--task", "InvertedPendulum-v5"]).recipe.step_size == 0.1
     assert resolve("npg", ["--task", "Hopper-v5"]).recipe.step_size is None
