@@ -135,10 +135,9 @@ MUJOCO: dict[str, dict[str, Any]] = {
 
 # What single tasks need besides, "" for every method. On the pendulums every return is the same
 # once the pole stands, and a step of fixed KL along an advantage of mere noise throws it down: a
-# large rollout averages it out, and a fixed multiple of F^-1 g shrinks with it. The cosines of a
-# standing double pole have a std of 0.01: divided by it, a tilt at the start is far outside what
-# the policy saw, so the pendulums keep their observations as they are. delta bounds a KL summed
-# over action dimensions: HalfCheetah and Walker2d have six of them, Hopper three.
+# large rollout averages it out, and a fixed multiple of F^-1 g shrinks with it. Their observations
+# stay as they are, for policies on normalised ones fell from ordinary starts. delta bounds a KL
+# summed over action dimensions: HalfCheetah and Walker2d have six of them, Hopper three.
 _STEADY = {"n_steps": 512, "delta": 0.01, "delta_decay": True}
 _SWIMMING = {"gae_lambda": 0.99}
 _FALLING = {"delta_decay": True}

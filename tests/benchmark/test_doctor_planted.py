@@ -21,7 +21,7 @@ from redline.benchmark.train import train
 STEADY = ["--breaker", "record", "--no-lr-decay"]
 CONTROL = [*CARTPOLE, *STEADY]
 PENDULUM = ["--task", "InvertedPendulum-v5", "--steps", "5120", "--evals", "1"]
-PENDULUM += ["--eval-episodes", "2", *STEADY]
+PENDULUM += ["--eval-episodes", "2", "--normalize-observation", *STEADY]
 TEXT = [*LANGUAGE, *GROUPS, *STEADY]
 NO_CLIP = ["--clip.low", "1", "--clip.high", "10"]
 FULL = ["--telemetry", "full"]
