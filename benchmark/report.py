@@ -182,7 +182,7 @@ def _setup(results: Results, track: Track) -> str:
     count = sum(track_of(task) is track for task in results.runs["task"])
     return (
         f"{counted(count, 'run')} of {steps} {track.unit}, evaluated at the start and {evals} "
-        f"times on {size} {track.size.removeprefix('eval_')} each."
+        f"{'time' if evals == '1' else 'times'} on {size} {track.size.removeprefix('eval_')} each."
     )
 
 

@@ -91,8 +91,8 @@ def test_the_report_has_a_section_for_each(root: Path) -> None:
     assert cli.main(["report", str(root), "--baseline", "reinforce--episodes=8"]) == 0
     text = (root / "report.md").read_text()
     head, control, language = text.partition("## All tasks")[0].split("\n## ")
-    assert "2 runs of 200 environment steps, evaluated at the start and 1 times on 2 episo" in head
-    assert "4 runs of 8 completions, evaluated at the start and 1 times on 4 problems" in head
+    assert "2 runs of 200 environment steps, evaluated at the start and 1 time on 2 episo" in head
+    assert "4 runs of 8 completions, evaluated at the start and 1 time on 4 problems" in head
     assert control.startswith("CartPole-v1") and language.startswith("llm:arithmetic")
     assert "Deterministic policy:" in control and "environment steps | seconds" in control
     assert "- transformers " in text and "integral of the mean reward or accuracy over" in text
