@@ -44,6 +44,9 @@ def test_what_a_task_needs_besides() -> None:
         task = f"Inverted{poles}Pendulum-v5"
         assert not resolve(algo, ["--task", task]).run.normalize_observation
     assert resolve("ppo", ["--task", "Hopper-v5"]).run.normalize_observation
+    ant = [resolve(algo, ["--task", "Ant-v5"]) for algo in ("trpo", "ppo")]
+    assert [(x.run.normalize_observation, x.run.log_std_init) for x in ant] == [(False, -1.0)] * 2
+    assert ant[1].recipe.lr == 1e-4 and resolve("ppo", ["--task", "Hopper-v5"]).recipe.lr == 3e-4
     assert (usual.n_steps, usual.delta) == (128, 0.02)
     assert resolve("npg", ["--task", "InvertedPendulum-v5"]).recipe.step_size == 0.1
     assert resolve("npg", ["--task", "Hopper-v5"]).recipe.step_size is None
