@@ -137,10 +137,11 @@ MUJOCO: dict[str, dict[str, Any]] = {
 # once the pole stands, and a step of fixed KL along an advantage of mere noise throws it down: a
 # large rollout averages it out, and a fixed multiple of F^-1 g shrinks with it. Their observations
 # stay as they are, for policies on normalised ones fell from ordinary starts. So do Ant's, and its
-# ppo went too far per update at 3e-4 (docs/mujoco.md). delta bounds a KL summed over action
+# ppo went too far per update at 3e-4. Swimmer's natural steps have sb3-contrib's rollouts, lambda
+# and noise, which were not tried apart from each other. delta bounds a KL summed over action
 # dimensions: HalfCheetah and Walker2d have six of them, Hopper three.
 _STEADY = {"n_steps": 512, "delta": 0.01, "delta_decay": True}
-_SWIMMING = {"gae_lambda": 0.99}
+_LONG = {"n_envs": 2, "n_steps": 1024, "log_std_init": 0.0}
 _FALLING = {"delta_decay": True}
 _WIDE = {"delta": 0.05}
 _RAW = {"normalize_observation": False}
@@ -150,8 +151,8 @@ _TASKS: dict[str, dict[str, dict[str, Any]]] = {
     "Walker2d-v5": {"trpo": _WIDE, "npg": _WIDE},
     "Swimmer-v5": {
         "": {"gamma": 0.9999},
-        "trpo": _SWIMMING,
-        "npg": _SWIMMING,
+        "trpo": _LONG,
+        "npg": _LONG,
         "ppo": {"n_steps": 256},
     },
     "Ant-v5": {"": _RAW | {"log_std_init": -1.0}, "ppo": {"lr": 1e-4}},
