@@ -37,11 +37,13 @@ def test_what_a_task_needs_besides() -> None:
     assert resolve("grpo", ["--task", "Swimmer-v5"]).recipe.gamma == 0.9999
     assert resolve("grpo", ["--task", "Hopper-v5"]).recipe.gamma == 0.99
     for algo in ("trpo", "npg"):
+        hopper = resolve(algo, ["--task", "Hopper-v5"]).recipe
+        assert (hopper.n_steps, hopper.delta, hopper.delta_decay) == (256, 0.1, True)
         swimmer = resolve(algo, ["--task", "Swimmer-v5"])
         assert (swimmer.run.n_envs, swimmer.run.log_std_init) == (2, 0.0)
         assert (swimmer.recipe.n_steps, swimmer.recipe.gae_lambda) == (1024, 0.95)
     steady, usual = (
-        resolve("trpo", ["--task", task]).recipe for task in ("InvertedPendulum-v5", "Hopper-v5")
+        resolve("trpo", ["--task", task]).recipe for task in ("InvertedPendulum-v5", "Reacher-v5")
     )
     assert (steady.n_steps, steady.delta) == (512, 0.01)
     for algo, poles in product(("ppo", "grpo"), ("", "Double")):
