@@ -39,6 +39,8 @@ def test_what_a_task_needs_besides() -> None:
     for algo in ("trpo", "npg"):
         hopper = resolve(algo, ["--task", "Hopper-v5"]).recipe
         assert (hopper.n_steps, hopper.delta, hopper.delta_decay) == (256, 0.1, True)
+        walker = resolve(algo, ["--task", "Walker2d-v5"])
+        assert (walker.run.log_std_init, walker.recipe.delta) == (-1.0, 0.05)
         swimmer = resolve(algo, ["--task", "Swimmer-v5"])
         assert (swimmer.run.n_envs, swimmer.run.log_std_init) == (2, 0.0)
         assert (swimmer.recipe.n_steps, swimmer.recipe.gae_lambda) == (1024, 0.95)
