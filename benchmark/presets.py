@@ -37,7 +37,10 @@ MuJoCo: trials on seeds 1000 and 1001 with 300,000 steps, not the same number fo
 - ppo: 8 settings of n_steps 64 to 512, lr, log_std_init, normalize_reward, on the same tasks;
 - trpo and ppo once more, five settings each (Swimmer: four), the preset among them and one
   ingredient changed at a time, on seed 1000 with 500,000 steps (docs/mujoco.md has the figures);
-- cpi, cpi_penalty, ppo_kl, the reinforce family and grpo's: values that were not varied.
+- once more at 1,000,000 steps on Ant, Hopper, Swimmer, Walker2d and the pendulums, one to seven
+  settings for a method (likewise);
+- reinforce: lr 1e-2 and 1e-3 on HalfCheetah and Hopper, seed 1000, 1,000,000 steps;
+- cpi, cpi_penalty, ppo_kl, the rest of the reinforce family and grpo's: values that were not varied.
 
 On CartPole many settings of npg, trpo and ppo tied at 500; a cheap one was taken. grpo's best, 500,
 compares returns-to-go per timestep; with the paper's one advantage per episode the best ended at
@@ -111,7 +114,7 @@ _GROUP = {"groups": 1, "group_size": 8, "per": "timestep", "gamma": 0.99}
 _GROUP_MUJOCO = _MUJOCO | _GROUP | {"lr": 1e-3}
 
 MUJOCO: dict[str, dict[str, Any]] = {
-    "reinforce": _MUJOCO | {"episodes": 2},
+    "reinforce": _MUJOCO | {"episodes": 2, "lr": 1e-3},
     "reinforce_group": _MUJOCO | _GROUP | {"lr": 1e-2},
     "reinforce_baseline": _CRITIC,
     "npg": _NATURAL_MUJOCO | {"delta": 0.02},

@@ -36,6 +36,7 @@ def test_families_are_told_by_the_task() -> None:
 def test_what_a_task_needs_besides() -> None:
     assert resolve("grpo", ["--task", "Swimmer-v5"]).recipe.gamma == 0.9999
     assert resolve("grpo", ["--task", "Hopper-v5"]).recipe.gamma == 0.99
+    assert resolve("reinforce", ["--task", "Hopper-v5"]).recipe.lr == 1e-3
     for algo in ("trpo", "npg"):
         hopper = resolve(algo, ["--task", "Hopper-v5"]).recipe
         assert (hopper.n_steps, hopper.delta, hopper.delta_decay) == (256, 0.1, True)
