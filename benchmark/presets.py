@@ -40,7 +40,8 @@ MuJoCo: trials on seeds 1000 and 1001 with 300,000 steps, not the same number fo
 - once more at 1,000,000 steps on Ant, Hopper, Swimmer, Walker2d and the pendulums, one to seven
   settings for a method (likewise);
 - reinforce: lr 1e-2 and 1e-3 on HalfCheetah and Hopper, seed 1000, 1,000,000 steps;
-- cpi, cpi_penalty, ppo_kl, the rest of the reinforce family and grpo's: values that were not varied.
+- cpi, cpi_penalty, ppo_kl, the rest of the reinforce family and grpo's: values that were not
+  varied.
 
 On CartPole many settings of npg, trpo and ppo tied at 500; a cheap one was taken. grpo's best, 500,
 compares returns-to-go per timestep; with the paper's one advantage per episode the best ended at
