@@ -147,11 +147,12 @@ MUJOCO: dict[str, dict[str, Any]] = {
 _STEADY = {"n_steps": 512, "delta": 0.01, "delta_decay": True}
 _LONG = {"n_envs": 2, "n_steps": 1024, "log_std_init": 0.0}
 _HOPPING = {"n_steps": 256, "delta": 0.1, "delta_decay": True}
+_MANY = {"n_envs": 64, "n_steps": 32}
 _WIDE = {"delta": 0.05}
 _WALKING = _WIDE | {"log_std_init": -1.0}
 _RAW = {"normalize_observation": False}
 _TASKS: dict[str, dict[str, dict[str, Any]]] = {
-    "HalfCheetah-v5": {"trpo": _WIDE, "npg": _WIDE},
+    "HalfCheetah-v5": {"ppo": _MANY, "trpo": _WIDE, "npg": _WIDE},
     "Hopper-v5": {"ppo": {"log_std_init": 0.0}, "trpo": _HOPPING, "npg": _HOPPING},
     "Walker2d-v5": {"trpo": _WALKING, "npg": _WALKING},
     "Swimmer-v5": {

@@ -37,6 +37,8 @@ def test_what_a_task_needs_besides() -> None:
     assert resolve("grpo", ["--task", "Swimmer-v5"]).recipe.gamma == 0.9999
     assert resolve("grpo", ["--task", "Hopper-v5"]).recipe.gamma == 0.99
     assert resolve("reinforce", ["--task", "Hopper-v5"]).recipe.lr == 1e-3
+    cheetah = resolve("ppo", ["--task", "HalfCheetah-v5"])
+    assert (cheetah.run.n_envs, cheetah.recipe.n_steps) == (64, 32)
     for algo in ("trpo", "npg"):
         hopper = resolve(algo, ["--task", "Hopper-v5"]).recipe
         assert (hopper.n_steps, hopper.delta, hopper.delta_decay) == (256, 0.1, True)
