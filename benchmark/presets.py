@@ -141,7 +141,7 @@ MUJOCO: dict[str, dict[str, Any]] = {
 # once the pole stands, and a step of fixed KL along an advantage of mere noise throws it down: a
 # large rollout averages it out, and a fixed multiple of F^-1 g shrinks with it. Their observations
 # stay as they are, for policies on normalised ones fell from ordinary starts. So do Ant's, and its
-# ppo went too far per update at 3e-4. Swimmer's natural steps have sb3-contrib's rollouts, lambda
+# ppo went too far per update at 3e-4. Swimmer's natural steps have rl-zoo's rollouts, lambda
 # and noise, which were not tried apart from each other. delta bounds a KL summed over action
 # dimensions: HalfCheetah and Walker2d have six of them, Hopper three.
 _STEADY = {"n_steps": 512, "delta": 0.01, "delta_decay": True}
