@@ -37,8 +37,8 @@ MuJoCo: trials on seeds 1000 and 1001 with 300,000 steps, not the same number fo
 - ppo: 8 settings of n_steps 64 to 512, lr, log_std_init, normalize_reward, on the same tasks;
 - trpo and ppo once more, five settings each (Swimmer: four), the preset among them and one
   ingredient changed at a time, on seed 1000 with 500,000 steps (docs/mujoco.md has the figures);
-- once more at 1,000,000 steps on Ant, Hopper, Swimmer, Walker2d and the pendulums, one to seven
-  settings for a method (likewise);
+- once more at 1,000,000 steps on all tasks but Reacher and Humanoid, up to nine settings for a
+  method (likewise);
 - reinforce: lr 1e-2 and 1e-3 on HalfCheetah and Hopper, seed 1000, 1,000,000 steps;
 - cpi, cpi_penalty, ppo_kl, the rest of the reinforce family and grpo's: values that were not
   varied.
