@@ -142,9 +142,9 @@ MUJOCO: dict[str, dict[str, Any]] = {
 # large rollout averages it out, and a fixed multiple of F^-1 g shrinks with it. Their observations
 # stay as they are, for policies on normalised ones fell from ordinary starts. So do Ant's, and its
 # ppo went too far per update at 3e-4. Swimmer's natural steps have rl-zoo's rollouts and
-# noise, which were not tried apart from each other, and a longer lambda: with 0.95 a third of the
-# runs stay in the short-sighted gait that is there before the critic sees far. delta bounds a KL summed over action
-# dimensions: HalfCheetah and Walker2d have six of them, Hopper three.
+# noise, which were not tried apart from each other, and a longer lambda: with 0.95 two trials of
+# six stayed in a short-sighted gait. delta bounds a KL summed over action dimensions: HalfCheetah
+# and Walker2d have six of them, Hopper three.
 _STEADY = {"n_steps": 512, "delta": 0.01, "delta_decay": True}
 _LONG = {"n_envs": 2, "n_steps": 1024, "gae_lambda": 0.99, "log_std_init": 0.0}
 _HOPPING = {"n_steps": 256, "delta": 0.1, "delta_decay": True}
