@@ -39,6 +39,7 @@ MuJoCo: trials on seeds 1000 and 1001 with 300,000 steps, not the same number fo
   ingredient changed at a time, on seed 1000 with 500,000 steps (docs/mujoco.md has the figures);
 - once more at 1,000,000 steps on all tasks but Reacher and Humanoid, up to nine settings for a
   method (likewise);
+- trpo on Swimmer: gae_lambda 0.95 and 0.99, delta 0.02 and 0.01, seeds 1000-1005, 300,000 steps;
 - reinforce: lr 1e-2 and 1e-3 on HalfCheetah and Hopper, seed 1000, 1,000,000 steps;
 - cpi, cpi_penalty, ppo_kl, the rest of the reinforce family and grpo's: values that were not
   varied.

@@ -37,8 +37,9 @@ def test_what_a_task_needs_besides() -> None:
     assert resolve("grpo", ["--task", "Swimmer-v5"]).recipe.gamma == 0.9999
     assert resolve("grpo", ["--task", "Hopper-v5"]).recipe.gamma == 0.99
     assert resolve("reinforce", ["--task", "Hopper-v5"]).recipe.lr == 1e-3
-    cheetah = resolve("ppo", ["--task", "HalfCheetah-v5"])
-    assert (cheetah.run.n_envs, cheetah.recipe.n_steps) == (64, 32)
+    for task in ("HalfCheetah-v5", "Hopper-v5"):
+        many = resolve("ppo", ["--task", task])
+        assert (many.run.n_envs, many.recipe.n_steps) == (64, 32)
     for algo in ("trpo", "npg"):
         hopper = resolve(algo, ["--task", "Hopper-v5"]).recipe
         assert (hopper.n_steps, hopper.delta, hopper.delta_decay) == (256, 0.1, True)
@@ -46,7 +47,7 @@ def test_what_a_task_needs_besides() -> None:
         assert (walker.run.log_std_init, walker.recipe.delta) == (-1.0, 0.05)
         swimmer = resolve(algo, ["--task", "Swimmer-v5"])
         assert (swimmer.run.n_envs, swimmer.run.log_std_init) == (2, 0.0)
-        assert (swimmer.recipe.n_steps, swimmer.recipe.gae_lambda) == (1024, 0.95)
+        assert (swimmer.recipe.n_steps, swimmer.recipe.gae_lambda) == (1024, 0.99)
     steady, usual = (
         resolve("trpo", ["--task", task]).recipe for task in ("InvertedPendulum-v5", "Reacher-v5")
     )
