@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from statistics import median
 
@@ -12,24 +12,40 @@ from redline.benchmark.suite import Cell
 # Where every command writes unless told otherwise.
 _RESULTS = Path("results")
 
+# (task, algorithm, seconds per step) of one run.
+Pace = tuple[str, str, float]
 # (task, algorithm) -> seconds per step; "" for any algorithm.
 Speeds = Mapping[tuple[str, str], float]
 
 
-def speeds(root: Path) -> Speeds:
+def speeds(root: Path, elsewhere: Iterable[Pace] = ()) -> Speeds:
     """Seconds per step of the runs that are done, at or below `root` and in results/.
 
     They hold evaluation, checkpoints and files too. Of several runs the middle one counts.
+
+    Args:
+        root: Folder of runs.
+        elsewhere: Runs whose files are not here; they speak for tasks of which no run is.
     """
-    taken: dict[tuple[str, str], list[float]] = {}
+    here = _middle(_paces(root))
+    tasks = {task for task, _ in here}
+    return _middle(pace for pace in elsewhere if pace[0] not in tasks) | here
+
+
+def _paces(root: Path) -> Iterator[Pace]:
     for folder in {root.resolve(), _RESULTS.resolve()}:
         for _, data in find_runs(folder):
             if data is None or data["status"] != "done" or not data.get("wall_seconds"):
                 continue
             run = data["run"]
-            pace = data["wall_seconds"] / max(run["steps"], 1)
-            for algo in (data["algo"], ""):
-                taken.setdefault((run["task"], algo), []).append(pace)
+            yield run["task"], data["algo"], data["wall_seconds"] / max(run["steps"], 1)
+
+
+def _middle(paces: Iterable[Pace]) -> dict[tuple[str, str], float]:
+    taken: dict[tuple[str, str], list[float]] = {}
+    for task, algo, pace in paces:
+        for key in ((task, algo), (task, "")):
+            taken.setdefault(key, []).append(pace)
     return {key: median(values) for key, values in taken.items()}
 
 

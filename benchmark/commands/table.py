@@ -81,7 +81,7 @@ def main(arguments: Sequence[str]) -> int:
     raw = matrix.plan(missing, overwrite=True)
     plan = matrix.Plan([*done, *raw.done], raw.todo)
     if config.dry_run:
-        return list_plan(plan, root, config.jobs)
+        return list_plan(plan, root, config.jobs, published.paces(every, root))
     unread = _summarise(raw.done, root)
 
     def finished(cell: Cell) -> None:

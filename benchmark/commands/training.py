@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -41,9 +41,11 @@ def check_numbers(jobs: int, patience: float | None, timeout: float | None = Non
         raise BadInput(f"--timeout must be above 0, or none, got {timeout:g}")
 
 
-def list_plan(plan: matrix.Plan, root: Path, jobs: int) -> int:
+def list_plan(
+    plan: matrix.Plan, root: Path, jobs: int, elsewhere: Iterable[forecast.Pace] = ()
+) -> int:
     """Print every cell, and the time that it should take by what earlier runs took."""
-    speeds = forecast.speeds(root)
+    speeds = forecast.speeds(root, elsewhere)
     seconds = [forecast.seconds(cell, speeds) for cell in plan.todo]
     for cell in plan.done:
         print(f"done  {cell.name}  {cell.folder}")

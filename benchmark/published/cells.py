@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from redline.benchmark import machine
 from redline.benchmark.baselines.catalogue import is_external
 from redline.benchmark.errors import BadInput
 from redline.benchmark.files import replacing
+from redline.benchmark.forecast import Pace
 from redline.benchmark.loggers import finite
 from redline.benchmark.runs import read_run, run_path, safe_name
 from redline.benchmark.suite import Cell
@@ -30,7 +31,7 @@ _EXTERNAL = ("stable-baselines3", "sb3-contrib")
 _RETURNS = "rollout/ep_rew_mean"
 # What the table reads of a summary.
 NUMBERS = ("last", "final", "best", "area", "wall_seconds", "cpu_seconds", "peak_memory_mb")
-_NEEDED = ("hash", "configuration", "versions", "evaluations", "curve", *NUMBERS)
+_NEEDED = ("steps", "hash", "configuration", "versions", "evaluations", "curve", *NUMBERS)
 
 
 def configuration(cell: Cell) -> str:
@@ -75,6 +76,15 @@ def read_summary(cell: Cell, root: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return data if isinstance(data, dict) and all(name in data for name in _NEEDED) else None
+
+
+def paces(cells: Iterable[Cell], root: Path) -> Iterator[Pace]:
+    """What summarised runs took, of older settings too: CPU seconds, for each had one thread."""
+    for cell in cells:
+        found = read_summary(cell, root)
+        seconds = found and (found["cpu_seconds"] or found["wall_seconds"])
+        if found and seconds:
+            yield cell.resolved.run.task, cell.resolved.algo, seconds / found["steps"]
 
 
 def is_current(cell: Cell, root: Path) -> bool:

@@ -101,6 +101,21 @@ def test_numbers_by_hand(root: Path) -> None:
     assert ppo["not_finite"] == 0
 
 
+def test_what_is_to_do_takes_as_long_as_summaries_say_where_no_run_is(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(root, cpu_seconds=100.0, wall_seconds=900.0)
+    ended("--no-train")
+    shutil.rmtree(root / "runs")
+    write_suite(2000)
+    # Twice the steps of 100 seconds each, and a method of which there is no summary as any other.
+    text = Path("small.toml").read_text()
+    Path("small.toml").write_text(text.replace('"ppo"]', '"ppo", "npg"]'))
+    capsys.readouterr()
+    ended("--dry-run")
+    assert "expected: 20 min for 6 runs with --jobs 1\n" in capsys.readouterr().out
+
+
 def test_a_summary_of_other_settings_is_left_out_and_said(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
