@@ -75,7 +75,32 @@ def read_summary(cell: Cell, root: Path) -> dict[str, Any] | None:
         data: Any = json.loads(summary_path(cell, root).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return data if isinstance(data, dict) and all(name in data for name in _NEEDED) else None
+    return data if _sound(data) else None
+
+
+def _sound(data: Any) -> bool:
+    """What the table and the forecast read is there, as numbers and rows of numbers."""
+    if not isinstance(data, dict) or any(name not in data for name in _NEEDED):
+        return False
+    rows = (("evaluations", 3), ("curve", 2))
+    return (
+        isinstance(data["steps"], int)
+        and data["steps"] > 0
+        and all(_number(data[name]) for name in NUMBERS)
+        and isinstance(data["versions"], dict)
+        and all(_table(data[name], width) for name, width in rows)
+    )
+
+
+def _table(rows: Any, width: int) -> bool:
+    return isinstance(rows, list) and all(
+        isinstance(row, list) and len(row) == width and all(map(_number, row)) for row in rows
+    )
+
+
+def _number(value: Any) -> bool:
+    """None stands for what was infinite or no number."""
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def paces(cells: Iterable[Cell], root: Path) -> Iterator[Pace]:

@@ -160,6 +160,28 @@ def test_a_damaged_summary_is_as_none(text: str, root: Path) -> None:
     assert cells.is_current(every[0], root) and not cells.is_current(every[1], root)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("cpu_seconds", "fast"),
+        ("steps", 0),
+        ("last", [1.0]),
+        ("versions", "new"),
+        ("curve", [[1.0]]),
+        ("evaluations", [[0.0, "high", 1.0]]),
+    ],
+)
+def test_a_summary_with_wrong_values_is_as_none(name: str, value: Any, root: Path) -> None:
+    every = written(root)
+    ended("--no-train")
+    path = cells.summary_path(every[0], root)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
+    assert cells.read_summary(every[0], root) is None
+    assert not ended("--dry-run")
+    ended("--no-train")
+    assert cells.is_current(every[0], root)
+
+
 def test_a_run_that_cannot_be_summarised_stops_no_other(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
