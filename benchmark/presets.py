@@ -37,7 +37,7 @@ MuJoCo: trials on seeds 1000 and 1001 with 300,000 steps, not the same number fo
 - ppo: 8 settings of n_steps 64 to 512, lr, log_std_init, normalize_reward, on the same tasks;
 - trpo and ppo once more, five settings each (Swimmer: four), the preset among them and one
   ingredient changed at a time, on seed 1000 with 500,000 steps (docs/mujoco.md has the figures);
-- once more at 1,000,000 steps on all tasks but Reacher and Humanoid, up to nine settings for a
+- once more at 1,000,000 steps on all tasks but Reacher and Humanoid, up to twelve settings for a
   method (likewise);
 - trpo on Swimmer: gae_lambda 0.95 and 0.99, delta 0.02 and 0.01, seeds 1000-1005, 300,000 steps;
 - reinforce: lr 1e-2 and 1e-3 on HalfCheetah and Hopper, seed 1000, 1,000,000 steps;
